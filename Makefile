@@ -1,0 +1,89 @@
+# Cellquota. `make help` lists what can be run; CI (.ci/run) runs nothing else.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+include deploy/tools.mk
+
+# ---- knobs -----------------------------------------------------------------
+
+# Packages with goroutines that share memory; the rest is pure and would only
+# make the race build longer.
+RACE_PKGS ?= ./internal/... ./controlplane/... ./cell/... ./edge/... ./fencing/... ./deploy/... ./cmd/...
+FUZZTIME  ?= 20s
+BENCH     ?= .
+# The protos that `verify-generated` must not break.
+BREAKING_AGAINST ?= HEAD~1
+
+# ---- the two commands of the README ------------------------------------------
+
+.PHONY: demo
+demo: setup ## run the main job on real parts (DEMO_USERS, DEMO_STOCK, DEMO_CELLS, DEMO_REPORT, DEMO_KEEP)
+	@from=$$SECONDS; $(MAKE) build; echo "built in $$((SECONDS - from)) s"
+	@.bin/cellctl dev demo
+
+.PHONY: test
+test: setup ## run every unit, property and store test (under 12 minutes on two cores)
+	go test -timeout 12m ./...
+
+# ---- build and run -------------------------------------------------------------
+
+.PHONY: build
+build: ## build cellquotad, cellctl and cellquota-dev into .bin
+	@mkdir -p .bin
+	go build -o .bin/ ./cmd/...
+
+.PHONY: dev
+dev: setup build ## run a local platform in .dev until Ctrl-C (four cells; what dies is restarted)
+	.bin/cellquota-dev up --data-dir .dev --cells 4 --restart
+
+.PHONY: setup
+setup: ## find or install what the local platform needs
+	@deploy/local/setup
+
+# ---- tests ---------------------------------------------------------------------
+
+.PHONY: test-race
+test-race: setup ## run the tests of concurrent packages under the race detector
+	go test -race -timeout 10m $(RACE_PKGS)
+
+.PHONY: test-system
+test-system: setup build ## run the demo's scenario, small, on a whole local platform (build tag system)
+	go test -tags system -count=1 -timeout 20m ./tests/system/...
+
+.PHONY: test-chaos
+test-chaos: setup build ## run long faults on a whole local platform (build tag chaos)
+	go test -tags chaos -count=1 -timeout 60m ./tests/chaos/...
+
+.PHONY: bench
+bench: setup ## run every benchmark (BENCH=regexp)
+	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+.PHONY: fuzz
+fuzz: setup ## run every fuzz target for FUZZTIME each (default 20s)
+	@deploy/checks/fuzz $(FUZZTIME)
+
+# ---- what CI checks beside tests -------------------------------------------------
+
+.PHONY: lint
+lint: $(GOLANGCI_STAMP) ## run golangci-lint and the house rules of internal/tidy
+	$(GOLANGCI) run ./...
+	go test -count=1 ./internal/tidy/...
+
+.PHONY: generate
+generate: $(BUF_STAMP) ## regenerate the Go code of the protos
+	$(BUF) generate
+
+.PHONY: verify-generated
+verify-generated: $(BUF_STAMP) ## expect lint-clean, compatible protos and current generated code
+	@deploy/checks/verify-generated $(BUF) $(BREAKING_AGAINST)
+
+.PHONY: ci
+ci: ## run what CI runs
+	@.ci/run
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
