@@ -1,0 +1,38 @@
+-- Privileges of the three roles; run after every migration, idempotent. A role that does not exist
+-- yet is skipped: create-roles runs this file again.
+DO $$
+DECLARE t text;
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_app') THEN
+    GRANT USAGE ON SCHEMA cellquota TO cellquota_app;
+    FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'cellquota' LOOP
+      EXECUTE format('REVOKE ALL ON cellquota.%I FROM cellquota_app', t);
+      CONTINUE WHEN t LIKE 'goose%';
+      IF t IN ('fence', 'fence_history', 'term') THEN
+        EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
+      ELSIF t = 'ledger' THEN
+        EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
+      ELSE
+        EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON cellquota.%I TO cellquota_app', t);
+      END IF;
+    END LOOP;
+    GRANT SELECT ON cellquota.goose_db_version TO cellquota_app;
+    GRANT USAGE ON ALL SEQUENCES IN SCHEMA cellquota TO cellquota_app;
+    GRANT EXECUTE ON FUNCTION cellquota.now(), cellquota.lock_key(), cellquota.require_fence(bigint, text, text),
+      cellquota.raise_term(bigint, text) TO cellquota_app;
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_fencer') THEN
+    GRANT USAGE ON SCHEMA cellquota TO cellquota_fencer;
+    GRANT SELECT ON ALL TABLES IN SCHEMA cellquota TO cellquota_fencer;
+    GRANT EXECUTE ON FUNCTION cellquota.now(), cellquota.lock_key(), cellquota.install(text, text), cellquota.raise_term(bigint, text),
+      cellquota.fence_cell(text, bigint, text, int), cellquota.fence_proof(bigint), cellquota.restore_cell(text, bigint, text, text, int),
+      cellquota.activate_cell(text, bigint, text, int) TO cellquota_fencer;
+  END IF;
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_reader') THEN
+    GRANT USAGE ON SCHEMA cellquota TO cellquota_reader;
+    FOR t IN SELECT viewname FROM pg_views WHERE schemaname = 'cellquota' LOOP
+      EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_reader', t);
+    END LOOP;
+    GRANT EXECUTE ON FUNCTION cellquota.now() TO cellquota_reader;
+  END IF;
+END $$;
