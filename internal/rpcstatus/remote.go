@@ -79,8 +79,9 @@ var errFacts = errors.New("details of a remote error")
 // have had its effect: true unless somebody said that nothing was done. Retry
 // policy asks this, never a text or a code.
 //
-// UNAVAILABLE without a reason of ours is the transport's: the connection may
-// have broken after the request was read, so it counts as "may have".
+// A status without a reason of ours is the transport's: the connection may have
+// broken, or the answer been too large, after the work was done. Of those only
+// UNIMPLEMENTED is certain.
 func MayHaveHappened(err error) bool {
 	if err == nil {
 		return true
@@ -89,11 +90,17 @@ func MayHaveHappened(err error) bool {
 	if !errors.As(err, &r) {
 		return !refusedHere(err)
 	}
-	switch r.Code() {
+	if r.reason == "" {
+		return r.Code() != codes.Unimplemented
+	}
+	return uncertain(r.Code())
+}
+
+// uncertain reports whether a handler that answers with code may have written.
+func uncertain(code codes.Code) bool {
+	switch code {
 	case codes.Unknown, codes.Internal, codes.DataLoss, codes.DeadlineExceeded, codes.Canceled:
 		return true
-	case codes.Unavailable:
-		return r.reason == ""
 	default:
 		return false
 	}
@@ -102,15 +109,7 @@ func MayHaveHappened(err error) bool {
 // refusedHere reports whether a local error says that nothing was done.
 func refusedHere(err error) bool {
 	k, ok := standard.find(err)
-	if !ok {
-		return false
-	}
-	switch k.Code {
-	case codes.Unknown, codes.Internal, codes.DataLoss, codes.DeadlineExceeded, codes.Canceled:
-		return false
-	default:
-		return true
-	}
+	return ok && !uncertain(k.Code)
 }
 
 func toValid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
