@@ -374,8 +374,10 @@ type MirrorEffect struct {
 	ExpiresAtMs int64 `protobuf:"varint,17,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
 	// Version of the aggregate; a lower one than the record's is ignored.
 	AggregateVersion int64 `protobuf:"varint,18,opt,name=aggregate_version,json=aggregateVersion,proto3" json:"aggregate_version,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// SET_WINNER: the SKU of the winner's request, when the scope is CAMPAIGN and it is another; empty: sku_id.
+	WinnerSkuId   string `protobuf:"bytes,19,opt,name=winner_sku_id,json=winnerSkuId,proto3" json:"winner_sku_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MirrorEffect) Reset() {
@@ -532,6 +534,13 @@ func (x *MirrorEffect) GetAggregateVersion() int64 {
 		return x.AggregateVersion
 	}
 	return 0
+}
+
+func (x *MirrorEffect) GetWinnerSkuId() string {
+	if x != nil {
+		return x.WinnerSkuId
+	}
+	return ""
 }
 
 // OrderEvent (event types "order-created", "order-paid", "order-closed") is for cellquota.events.
@@ -775,7 +784,7 @@ const file_cellquota_events_v1_events_proto_rawDesc = "" +
 	"\tpartition\x18\x04 \x01(\x05R\tpartition\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x05 \x01(\x05R\n" +
-	"partitions\"\xbf\x05\n" +
+	"partitions\"\xe3\x05\n" +
 	"\fMirrorEffect\x12\x1b\n" +
 	"\teffect_id\x18\x01 \x01(\tR\beffectId\x12\x1f\n" +
 	"\vcampaign_id\x18\x02 \x01(\tR\n" +
@@ -798,7 +807,8 @@ const file_cellquota_events_v1_events_proto_rawDesc = "" +
 	"\x06reason\x18\x0f \x01(\x0e2\x14.cellquota.v1.ReasonR\x06reason\x12\x19\n" +
 	"\border_id\x18\x10 \x01(\tR\aorderId\x12\"\n" +
 	"\rexpires_at_ms\x18\x11 \x01(\x03R\vexpiresAtMs\x12+\n" +
-	"\x11aggregate_version\x18\x12 \x01(\x03R\x10aggregateVersion\"\xcc\x02\n" +
+	"\x11aggregate_version\x18\x12 \x01(\x03R\x10aggregateVersion\x12\"\n" +
+	"\rwinner_sku_id\x18\x13 \x01(\tR\vwinnerSkuId\"\xcc\x02\n" +
 	"\n" +
 	"OrderEvent\x12\x19\n" +
 	"\border_id\x18\x01 \x01(\tR\aorderId\x12\x18\n" +
