@@ -1,0 +1,147 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cellquota/cellquota/deploy/local/layout"
+	"github.com/cellquota/cellquota/deploy/local/supervise"
+)
+
+const (
+	postgresConfName = "cellquota.conf"
+	// postgresTries: a server whose predecessor was killed finds the last of
+	// its processes still leaving, once or twice.
+	postgresTries = 5
+	postgresPause = 300 * time.Millisecond
+)
+
+// shardServer is a cell's PostgreSQL server as its account sees it.
+type shardServer struct {
+	cell    layout.Cell
+	home    string // as we see it
+	path    string // the same, as the account reaches it
+	handles []string
+}
+
+func (b *boot) shardServer(c layout.Cell) (shardServer, error) {
+	s := shardServer{cell: c, home: b.plan.PostgresHome(c)}
+	if err := os.MkdirAll(s.home, 0o700); err != nil {
+		return s, err
+	}
+	if err := own(s.home, b.account); err != nil {
+		return s, err
+	}
+	s.path, s.handles = pathFor(s.home, b.account)
+	return s, nil
+}
+
+// spec is the server. Its SIGINT is the fast shutdown, which does not wait for
+// clients to leave.
+func (b *boot) postgresSpec(s shardServer) supervise.Spec {
+	return supervise.Spec{
+		Name: s.cell.Postgres.Name, Path: b.programs.Postgres,
+		Args:  []string{"postgres", "-D", filepath.Join(s.path, filepath.Base(b.plan.PostgresData(s.cell)))},
+		Env:   append(b.env, "LC_ALL=C"),
+		RunAs: b.account, Handles: s.handles, Dir: "/",
+		Log:      b.plan.Log(s.cell.Postgres.Name),
+		Probe:    postgresProbe(b.adminDSN(s.cell)),
+		StopWith: syscall.SIGINT, Tier: tierStores,
+	}
+}
+
+// adminDSN reaches the server before there is a database of ours.
+func (b *boot) adminDSN(c layout.Cell) string {
+	return strings.Replace(b.secrets.DSN(c, layout.RoleSuperuser), "/"+layout.Database+"?", "/postgres?", 1)
+}
+
+// startPostgres makes the data directory once, then starts the server on it.
+func (b *boot) startPostgres(ctx context.Context, s shardServer) error {
+	conf := filepath.Join(s.home, postgresConfName)
+	if err := b.give(conf, b.plan.Postgres(s.cell)); err != nil {
+		return err
+	}
+	if err := b.initdb(ctx, s); err != nil {
+		return err
+	}
+	if err := b.startUntilReady(ctx, s.cell.Postgres.Name, postgresTries); err != nil {
+		return err
+	}
+	return createDatabase(ctx, b.adminDSN(s.cell))
+}
+
+// initdb makes the data directory under another name and renames it when it is
+// whole.
+func (b *boot) initdb(ctx context.Context, s shardServer) error {
+	data := b.plan.PostgresData(s.cell)
+	if _, err := os.Stat(filepath.Join(data, "PG_VERSION")); err == nil {
+		return nil
+	}
+	if err := os.RemoveAll(data + ".new"); err != nil {
+		return err
+	}
+	password := filepath.Join(s.home, "password")
+	if err := b.give(password, b.secrets.Password(s.cell, layout.RoleSuperuser)+"\n"); err != nil {
+		return err
+	}
+	err := supervise.RunOnce(ctx, supervise.Spec{
+		Name: "initdb", Path: b.programs.Initdb,
+		Args: []string{
+			"initdb", "-D", filepath.Join(s.path, filepath.Base(data)+".new"),
+			"--username=" + string(layout.RoleSuperuser), "--pwfile=" + filepath.Join(s.path, "password"),
+			"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions",
+		},
+		Env: append(b.env, "LC_ALL=C"), RunAs: b.account, Handles: s.handles, Dir: "/",
+		Log: b.plan.Log(s.cell.Postgres.Name),
+	})
+	if err := errors.Join(err, os.Remove(password)); err != nil {
+		return err
+	}
+	if err := includeOurs(filepath.Join(data+".new", "postgresql.conf")); err != nil {
+		return err
+	}
+	return os.Rename(data+".new", data)
+}
+
+// includeOurs makes the server read our file after its own; ALTER SYSTEM still
+// comes after both.
+func includeOurs(conf string) error {
+	f, err := os.OpenFile(conf, os.O_APPEND|os.O_WRONLY, 0) //nolint:gosec // in the data directory
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "\ninclude '../%s'\n", postgresConfName)
+	return errors.Join(err, f.Close())
+}
+
+// give writes a file that only the account may read.
+func (b *boot) give(file, text string) error {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return own(file, b.account)
+}
+
+// createDatabase makes the shard's database unless it is there.
+func createDatabase(ctx context.Context, dsn string) error {
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	var there bool
+	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, layout.Database).Scan(&there)
+	if err != nil || there {
+		return err
+	}
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{layout.Database}.Sanitize())
+	return err
+}

@@ -1,0 +1,136 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cellquota/cellquota/deploy/local/layout"
+	"github.com/cellquota/cellquota/deploy/local/supervise"
+)
+
+// addProcesses tells the supervisor of every process of the plan.
+func (b *boot) addProcesses() error {
+	errs := []error{
+		b.super.Add(supervise.Spec{
+			Name: b.plan.Etcd.Name, Path: b.programs.Self, Env: b.env,
+			Args:  append([]string{"cellquota-dev"}, b.plan.EtcdArgs(b.secrets)...),
+			Log:   b.plan.Log(b.plan.Etcd.Name),
+			Probe: httpProbe("http://" + b.plan.Etcd.Client + "/health"), Tier: tierStores,
+		}),
+		b.super.Add(supervise.Spec{
+			Name: b.plan.Kafka.Name, Path: b.programs.Self, Env: b.env,
+			Args:  append([]string{"cellquota-dev"}, b.plan.KafkaArgs(b.secrets)...),
+			Log:   b.plan.Log(b.plan.Kafka.Name),
+			Probe: kafkaProbe(b.plan.Kafka.Addr), Tier: tierStores,
+		}),
+	}
+	for _, s := range b.plan.ControlPlanes {
+		errs = append(errs, b.super.Add(b.serverSpec(s, tierControlPlanes)))
+	}
+	for _, c := range b.plan.Cells {
+		errs = append(errs, b.addCell(c))
+	}
+	for _, s := range b.plan.Edges {
+		errs = append(errs, b.super.Add(b.serverSpec(s, tierEdges)))
+	}
+	return errors.Join(errs...)
+}
+
+func (b *boot) addCell(c layout.Cell) error {
+	dir := b.plan.StoreDir(c.Redis.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	shard, err := b.shardServer(c)
+	if err != nil {
+		return err
+	}
+	errs := []error{
+		b.super.Add(supervise.Spec{
+			Name: c.Redis.Name, Path: b.programs.Redis, Env: b.env,
+			Args:  []string{"redis-server", b.plan.RedisConfig(c)},
+			Log:   b.plan.Log(c.Redis.Name),
+			Probe: redisProbe(c.Redis.Addr), Tier: tierStores,
+		}),
+		b.super.Add(b.postgresSpec(shard)),
+	}
+	for _, s := range c.Processes {
+		errs = append(errs, b.super.Add(b.serverSpec(s, tierCells)))
+	}
+	return errors.Join(errs...)
+}
+
+// serverSpec is a cellquotad process.
+func (b *boot) serverSpec(s layout.Server, tier int) supervise.Spec {
+	return supervise.Spec{
+		Name: s.Name, Path: b.programs.Cellquotad, Env: b.env,
+		Args:      []string{"cellquotad", s.Command, "--config", b.plan.Config(s.Name)},
+		Log:       b.plan.Log(s.Name),
+		Probe:     httpProbe("http://" + s.Metrics + "/readyz"),
+		StopGrace: serverGrace, Tier: tier,
+	}
+}
+
+// steps is the order of the start, as doc.go draws it.
+func (b *boot) steps() []step {
+	up := func(name string, after ...string) step {
+		return step{name, after, func(ctx context.Context) error { return b.startUntilReady(ctx, name, 1) }}
+	}
+	steps := []step{up(b.plan.Etcd.Name), up(b.plan.Kafka.Name)}
+	var controlPlanes []string
+	for _, s := range b.plan.ControlPlanes {
+		steps = append(steps, up(s.Name, b.plan.Etcd.Name))
+		controlPlanes = append(controlPlanes, s.Name)
+	}
+	for _, c := range b.plan.Cells {
+		steps = append(steps, b.cellSteps(c, controlPlanes, up)...)
+	}
+	for _, s := range b.plan.Edges {
+		steps = append(steps, up(s.Name, controlPlanes...))
+	}
+	return steps
+}
+
+func (b *boot) cellSteps(c layout.Cell, controlPlanes []string, up func(string, ...string) step) []step {
+	schema, provision := c.ID+"/schema", c.ID+"/provision"
+	needs := append([]string{schema, c.Redis.Name, b.plan.Kafka.Name}, controlPlanes...)
+	steps := []step{
+		up(c.Redis.Name),
+		{c.Postgres.Name, nil, func(ctx context.Context) error {
+			shard, err := b.shardServer(c)
+			if err != nil {
+				return err
+			}
+			return b.startPostgres(ctx, shard)
+		}},
+		{schema, []string{c.Postgres.Name}, func(ctx context.Context) error { return b.migrate(ctx, c) }},
+		{provision, needs, func(ctx context.Context) error { return b.provision(ctx, c) }},
+	}
+	for _, s := range c.Processes {
+		steps = append(steps, up(s.Name, provision))
+	}
+	return steps
+}
+
+// startUntilReady starts a process and waits until it serves, that often.
+func (b *boot) startUntilReady(ctx context.Context, name string, tries int) error {
+	var err error
+	for try := range tries {
+		if try > 0 {
+			if slept := b.clk.Sleep(ctx, postgresPause*time.Duration(try)); slept != nil {
+				return err
+			}
+		}
+		if err = b.super.Start(name); err == nil {
+			err = b.super.WaitReady(ctx, name)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		b.log.Warn("did not start", "event", "boot_retry", "process", name, "retry_count", try, "error", fmt.Sprint(err))
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package layout
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/cellquota/cellquota/deploy/local/platform"
+)
+
+// Database is the name of every shard's database.
+const Database = "cellquota"
+
+// Plan is a platform before it runs. Process names are those of
+// platform.Process; addresses are host:port.
+type Plan struct {
+	Options       Options
+	Etcd          Etcd
+	Kafka         Kafka
+	ControlPlanes []Server
+	Edges         []Server
+	Cells         []Cell
+
+	settings settings
+}
+
+// Etcd is the one member.
+type Etcd struct{ Name, Client, Peer string }
+
+// Kafka is the one broker.
+type Kafka struct{ Name, Addr string }
+
+// Server is a cellquotad process. Addr is gRPC, for an edge HTTP.
+type Server struct {
+	Name    string
+	Command string // controlplane, cell or edge
+	Addr    string
+	Metrics string
+	Roles   []string // of a cell's process
+}
+
+// Cell is a cell with its stores.
+type Cell struct {
+	ID        string
+	Region    string
+	Topic     string
+	Redis     Store
+	Postgres  Store
+	Processes []Server
+}
+
+// Store is a redis-server or a PostgreSQL server.
+type Store struct{ Name, Addr string }
+
+// Roles of a cell's process, the admitting one first.
+var Roles = []string{"admission", "relay", "orders", "closer", "outbox", "reconcile"}
+
+// topicPartitions is how many partitions a cell's topic has.
+const topicPartitions = 1
+
+// instanceGroup is the group of every cell's processes: one installation.
+const instanceGroup = "local"
+
+// New plans the platform of o; addr gives each named port its address. o must
+// have passed Check.
+func New(o Options, addr func(port string) string) (Plan, error) {
+	set, err := parseSettings(o.Set, o)
+	if err != nil {
+		return Plan{}, err
+	}
+	server := func(command, name string, roles []string) Server {
+		kind := "grpc"
+		if command == "edge" {
+			kind = "http"
+		}
+		return Server{Name: name, Command: command, Roles: roles, Addr: addr(name + "/" + kind), Metrics: addr(name + "/metrics")}
+	}
+	p := Plan{
+		Options: o, settings: set,
+		Etcd:  Etcd{Name: "etcd", Client: addr("etcd"), Peer: addr("etcd/peer")},
+		Kafka: Kafka{Name: "kafka", Addr: addr("kafka")},
+	}
+	for i := range o.ControlPlanes {
+		p.ControlPlanes = append(p.ControlPlanes, server("controlplane", numbered("controlplane", i), nil))
+	}
+	for i := range o.Edges {
+		p.Edges = append(p.Edges, server("edge", numbered("edge", i), nil))
+	}
+	for i := range o.Cells {
+		id := numbered("cell", i)
+		c := Cell{
+			ID: id, Region: o.Regions[i%len(o.Regions)], Topic: "cellquota.admissions." + id,
+			Redis:    Store{id + "/redis", addr(id + "/redis")},
+			Postgres: Store{id + "/postgres", addr(id + "/postgres")},
+		}
+		for n, roles := range o.processRoles() {
+			c.Processes = append(c.Processes, server("cell", id+"/"+processName(n), roles))
+		}
+		p.Cells = append(p.Cells, c)
+	}
+	return p, nil
+}
+
+// processRoles gives the roles of each process of a cell.
+func (o Options) processRoles() [][]string {
+	sets := [][]string{Roles}
+	if o.SplitRoles {
+		sets = nil
+		for _, r := range Roles {
+			sets = append(sets, []string{r})
+		}
+	}
+	var all [][]string
+	for range o.Processes {
+		all = append(all, sets...)
+	}
+	return all
+}
+
+func processName(index int) string { return fmt.Sprintf("p%d", index+1) }
+
+// PortNames lists the ports that a platform of o needs.
+func PortNames(o Options) []string {
+	var names []string
+	_, _ = New(o, func(port string) string { // its error is Check's
+		names = append(names, port)
+		return ""
+	})
+	slices.Sort(names)
+	return names
+}
+
+// Endpoints is the plan in the shape that others see; the process ids are 0.
+func (p Plan) Endpoints(s Secrets) platform.Endpoints {
+	url := func(addr string) string { return "http://" + addr }
+	e := platform.Endpoints{
+		Etcd:      platform.Etcd{Endpoints: []string{p.Etcd.Client}, PIDs: []int{0}},
+		Kafka:     platform.Kafka{Kind: p.Options.Kafka, Brokers: []string{p.Kafka.Addr}},
+		Operators: s.Operators, PaymentSecret: s.Payment, PaymentKeyID: keyID,
+	}
+	for _, c := range p.ControlPlanes {
+		e.ControlPlanes = append(e.ControlPlanes, platform.ControlPlane{GRPC: c.Addr, Metrics: url(c.Metrics), Log: p.Log(c.Name)})
+	}
+	for _, g := range p.Edges {
+		e.Edges = append(e.Edges, platform.Edge{HTTP: url(g.Addr), Metrics: url(g.Metrics), Log: p.Log(g.Name)})
+	}
+	for _, c := range p.Cells {
+		e.Cells = append(e.Cells, p.cellEndpoints(c, s))
+	}
+	return e
+}
+
+func (p Plan) cellEndpoints(c Cell, s Secrets) platform.Cell {
+	out := platform.Cell{
+		CellID: c.ID, Region: c.Region,
+		GRPC: c.Processes[0].Addr, Metrics: "http://" + c.Processes[0].Metrics,
+		Redis: c.Redis.Addr, Topic: c.Topic,
+		Postgres: s.DSN(c, RoleReader), PostgresSuperuser: s.DSN(c, RoleSuperuser),
+		PostgresData: p.PostgresData(c),
+	}
+	for n := range topicPartitions {
+		out.Partitions = append(out.Partitions, n)
+	}
+	for _, proc := range c.Processes {
+		out.Processes = append(out.Processes, platform.CellProcess{
+			Roles: proc.Roles, GRPC: proc.Addr, Metrics: "http://" + proc.Metrics, Log: p.Log(proc.Name),
+		})
+	}
+	return out
+}
+
+// Paths below the data directory. Names with a slash are folders.
+
+func (p Plan) path(parts ...string) string {
+	return filepath.Join(append([]string{p.Options.DataDir}, parts...)...)
+}
+
+// Log is where a process's output goes.
+func (p Plan) Log(process string) string { return p.path("log", process+".log") }
+
+// Config is the configuration file of a cellquotad process.
+func (p Plan) Config(process string) string { return p.path("config", process+".yaml") }
+
+// StoreDir is where etcd, kafka and the redis-servers keep their data.
+func (p Plan) StoreDir(process string) string { return p.path("data", process) }
+
+// PostgresHome belongs to the user that PostgreSQL runs as; its configuration
+// file lies there, and below it the data directory.
+func (p Plan) PostgresHome(c Cell) string { return p.path("data", c.Postgres.Name) }
+
+// PostgresData is the server's data directory.
+func (p Plan) PostgresData(c Cell) string { return filepath.Join(p.PostgresHome(c), postgresDataName) }
+
+// RedisConfig is the configuration file of a cell's redis-server.
+func (p Plan) RedisConfig(c Cell) string { return p.path("config", c.Redis.Name+".conf") }
+
+// CellFile is what `cellctl cell provision -f` reads.
+func (p Plan) CellFile(c Cell) string { return p.path("config", c.ID, "cell.yaml") }
+
+// ProvisionEndpoints is the endpoints file that cellctl uses before the
+// platform is ready. It is removed then.
+func (p Plan) ProvisionEndpoints() string { return p.path("provision-endpoints.json") }
+
+func (p Plan) keysDir() string { return p.path("keys") }

@@ -1,0 +1,86 @@
+package layout
+
+import (
+	"fmt"
+	"net"
+	"strings"
+)
+
+// postgresDataName is the server's data directory below PostgresHome.
+const postgresDataName = "data"
+
+// redis is the configuration of a cell's redis-server: an append-only file
+// written every second, and never an eviction, for a key that is evicted would
+// be a buyer who may buy twice.
+func (p Plan) redis(c Cell) string {
+	host, port := split(c.Redis.Addr)
+	lines := []string{
+		"bind " + host, "port " + port, "protected-mode yes", "daemonize no",
+		fmt.Sprintf("dir %q", p.StoreDir(c.Redis.Name)),
+		"appendonly yes", "appendfsync everysec", `save ""`,
+		"maxmemory-policy noeviction", "loglevel notice",
+	}
+	for _, s := range p.settings.of("redis", c.Redis.Name) {
+		lines = append(lines, s.key+" "+s.value)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// Postgres is the configuration that a shard's server includes after its own:
+// loopback only, durable, and quiet enough that four of them share two cores.
+func (p Plan) Postgres(c Cell) string {
+	host, port := split(c.Postgres.Addr)
+	lines := []string{
+		quoted("listen_addresses", host), "port = " + port, "unix_socket_directories = ''",
+		quoted("cluster_name", c.ID),
+		"max_connections = 100", "shared_buffers = 64MB", "huge_pages = off",
+		"fsync = on", "synchronous_commit = on", "full_page_writes = on", "wal_level = replica",
+		"max_wal_size = 2GB", "min_wal_size = 256MB", "checkpoint_timeout = 15min", "wal_compression = on",
+		"password_encryption = 'scram-sha-256'",
+		"jit = off", "max_parallel_workers_per_gather = 0", "autovacuum_max_workers = 2", "autovacuum_naptime = 15s",
+		"log_timezone = 'UTC'", "timezone = 'UTC'", "log_checkpoints = off",
+		"log_line_prefix = '%m [%p] %u@%d '",
+	}
+	for _, s := range p.settings.of("postgres", c.Postgres.Name) {
+		lines = append(lines, quoted(s.key, s.value))
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func quoted(key, value string) string {
+	return fmt.Sprintf("%s = '%s'", key, strings.ReplaceAll(value, "'", "''"))
+}
+
+// EtcdArgs are the arguments of `cellquota-dev etcd`.
+func (p Plan) EtcdArgs(s Secrets) []string {
+	args := []string{
+		"etcd", "--name", p.Etcd.Name, "--data-dir", p.StoreDir(p.Etcd.Name),
+		"--client-addr", p.Etcd.Client, "--peer-addr", p.Etcd.Peer, "--cluster-token", s.Cluster,
+	}
+	for _, set := range p.settings.of("etcd") {
+		args = append(args, "--"+set.key+"="+set.value)
+	}
+	return args
+}
+
+// KafkaArgs are the arguments of `cellquota-dev kafka`. Settings are broker
+// configurations.
+func (p Plan) KafkaArgs(s Secrets) []string {
+	args := []string{
+		"kafka", "--data-dir", p.StoreDir(p.Kafka.Name), "--addr", p.Kafka.Addr,
+		"--cluster-id", s.Cluster[:22], // as long as Kafka's own
+	}
+	for _, set := range p.settings.of("kafka") {
+		args = append(args, "--broker-config", set.key+"="+set.value)
+	}
+	return args
+}
+
+// split takes an address of our own making apart.
+func split(addr string) (host, port string) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		panic("layout: " + err.Error()) // made by ports.Addr
+	}
+	return host, port
+}
