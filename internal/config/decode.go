@@ -31,9 +31,9 @@ func supported(t reflect.Type) bool {
 func (f field) decode(dst reflect.Value, raw any) string {
 	rule := assign(dst, raw)
 	if rule == "" {
-		return f.check(dst)
+		rule = f.check(dst)
 	}
-	if f.secret {
+	if rule == "" || f.secret {
 		return rule
 	}
 	return fmt.Sprintf("%s, not %s", rule, show(raw))
@@ -201,7 +201,7 @@ func (f field) checkWords(v reflect.Value) string {
 	}
 	for _, w := range words {
 		if !slices.Contains(f.oneof, w) {
-			return fmt.Sprintf("must be one of %s, not %q", strings.Join(f.oneof, ", "), w)
+			return "must be one of " + strings.Join(f.oneof, ", ")
 		}
 	}
 	return ""

@@ -122,7 +122,7 @@ func (f field) checkTags(t reflect.Type) {
 	}
 	if f.fallback != nil {
 		if rule := f.decode(probe, *f.fallback); rule != "" {
-			panic(fmt.Sprintf("config: %v: %s: default %q: %s", t, f.key, *f.fallback, rule))
+			panic(fmt.Sprintf("config: %v: %s: default: %s", t, f.key, rule))
 		}
 	}
 	for _, b := range []string{f.min, f.max} {
