@@ -1,0 +1,73 @@
+package convert
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cellquota/cellquota/allocator"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// Domains gives a campaign's maps for the wire, per domain and cell.
+func Domains(domains []core.DomainRoute) []*pb.DomainRoute {
+	return mapped(domains, func(d core.DomainRoute) *pb.DomainRoute {
+		out := &pb.DomainRoute{Domain: d.Domain}
+		for _, r := range d.Homes.Ranges() {
+			cell := cellIn(out, r.Cell)
+			cell.Buckets.Ranges = append(cell.Buckets.Ranges, &pb.BucketRange{BucketFrom: int32(r.From), BucketTo: int32(r.To)})
+		}
+		slices.SortFunc(out.Cells, func(a, b *pb.CellBuckets) int { return strings.Compare(a.CellId, b.CellId) })
+		return out
+	})
+}
+
+func cellIn(d *pb.DomainRoute, id string) *pb.CellBuckets {
+	for _, c := range d.Cells {
+		if c.CellId == id {
+			return c
+		}
+	}
+	c := &pb.CellBuckets{CellId: id, Buckets: &pb.DomainBuckets{Domain: d.Domain}}
+	d.Cells = append(d.Cells, c)
+	return c
+}
+
+// CellDomains gives what one cell owns, per domain; a domain it owns nothing of
+// is absent.
+func CellDomains(domains []core.DomainRoute, cell ids.CellID) []*pb.DomainBuckets {
+	var out []*pb.DomainBuckets
+	for _, d := range Domains(domains) {
+		for _, c := range d.Cells {
+			if c.CellId == string(cell) {
+				out = append(out, c.Buckets)
+			}
+		}
+	}
+	return out
+}
+
+// FromDomains reads a campaign's maps; each must cover every bucket once.
+func FromDomains(domains []*pb.DomainRoute) ([]core.DomainRoute, error) {
+	var out []core.DomainRoute
+	for i, d := range domains {
+		var ranges []allocator.Range
+		for _, c := range d.GetCells() {
+			for _, r := range c.GetBuckets().GetRanges() {
+				if r.GetBucketFrom() < 0 || r.GetBucketTo() < 0 || r.GetBucketFrom() > math.MaxUint16 || r.GetBucketTo() > math.MaxUint16 {
+					return nil, fmt.Errorf("domains[%d]: range %d-%d is outside the bucket space", i, r.GetBucketFrom(), r.GetBucketTo())
+				}
+				ranges = append(ranges, allocator.Range{From: uint16(r.GetBucketFrom()), To: uint16(r.GetBucketTo()), Cell: c.GetCellId()})
+			}
+		}
+		homes, err := allocator.NewHomeMap(allocator.Buckets, ranges)
+		if err != nil {
+			return nil, fmt.Errorf("domains[%d]: %w", i, err)
+		}
+		out = append(out, core.DomainRoute{Domain: d.GetDomain(), Homes: homes})
+	}
+	return out, nil
+}

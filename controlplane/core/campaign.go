@@ -1,0 +1,138 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// Campaign is the control plane's record of one campaign.
+type Campaign struct {
+	Spec  CampaignSpec
+	State CampaignState // stored state; OPEN is never stored
+	// Version grows by 1 with every change, from 1; cells and edges acknowledge it.
+	Version int64
+	Owner   string // who created it
+	// PublishedAt is zero before PUBLISHED.
+	PublishedAt time.Time
+	// OperationID publishes it, while PUBLISHING.
+	OperationID string
+	// BookedSKUs have their book already, while PUBLISHING.
+	BookedSKUs []ids.SKUID
+	PausedSKUs []ids.SKUID
+	FinalSKUs  []ids.SKUID
+	// CreatedBy is the operation that stored the draft.
+	CreatedBy string
+	// ModRevision is etcd's; 0: not stored.
+	ModRevision int64
+}
+
+// CampaignEvent is what can happen to a campaign.
+type CampaignEvent uint8
+
+// The events.
+const (
+	EventPublish   CampaignEvent = iota + 1 // an operator publishes the draft
+	EventGiveUp                             // a SKU did not fit: back to draft
+	EventPublished                          // every cell and edge has it
+	EventPause
+	EventResume
+	EventClose // by hand, or close_at has passed
+	EventSettle
+)
+
+var campaignEventNames = []string{"", "publish", "give up", "published", "pause", "resume", "close", "settle"}
+
+// CampaignEvents lists every event.
+func CampaignEvents() []CampaignEvent { return all[CampaignEvent](campaignEventNames) }
+
+// String is the event in words.
+func (e CampaignEvent) String() string { return enumText("CampaignEvent", campaignEventNames, e) }
+
+// campaignTable: rows are stored states, columns events. An absent cell refuses
+// with ErrCampaignState; a cell with the row's own state is an idempotent repeat.
+//
+//	            publish     give up  published  pause   resume     close   settle
+//	DRAFT       PUBLISHING  DRAFT    -          -       -          -       -
+//	PUBLISHING  PUBLISHING  DRAFT    PUBLISHED  -       -          -       -
+//	PUBLISHED   -           -        PUBLISHED  PAUSED  PUBLISHED  CLOSED  -
+//	PAUSED      -           -        -          PAUSED  PUBLISHED  CLOSED  -
+//	CLOSED      -           -        -          -       -          CLOSED  SETTLED
+//	SETTLED     -           -        -          -       -          -       SETTLED
+var campaignTable = map[CampaignState]map[CampaignEvent]CampaignState{
+	CampaignDraft:      {EventPublish: CampaignPublishing, EventGiveUp: CampaignDraft},
+	CampaignPublishing: {EventPublish: CampaignPublishing, EventGiveUp: CampaignDraft, EventPublished: CampaignPublished},
+	CampaignPublished:  {EventPublished: CampaignPublished, EventPause: CampaignPaused, EventResume: CampaignPublished, EventClose: CampaignClosed},
+	CampaignPaused:     {EventPause: CampaignPaused, EventResume: CampaignPublished, EventClose: CampaignClosed},
+	CampaignClosed:     {EventClose: CampaignClosed, EventSettle: CampaignSettled},
+	CampaignSettled:    {EventSettle: CampaignSettled},
+}
+
+// Step gives the campaign after an event, with the next version; changed is
+// false for a repeat. ErrCampaignState where the state refuses.
+func (c Campaign) Step(e CampaignEvent) (next Campaign, changed bool, err error) {
+	to, ok := campaignTable[c.State][e]
+	if !ok {
+		return Campaign{}, false, numbered(ErrCampaignState, "campaign_id", c.Spec.ID, "state", c.State, "wanted", e)
+	}
+	if to == c.State {
+		return c, false, nil
+	}
+	next = c.clone()
+	next.State = to
+	next.Version++
+	if to == CampaignDraft {
+		next.OperationID, next.BookedSKUs = "", nil
+	}
+	return next, true, nil
+}
+
+// Booked gives the campaign with one more SKU booked. The version does not grow:
+// cells are told of a campaign when all its books exist.
+func (c Campaign) Booked(sku ids.SKUID) Campaign {
+	if slices.Contains(c.BookedSKUs, sku) {
+		return c
+	}
+	next := c.clone()
+	next.BookedSKUs = append(next.BookedSKUs, sku)
+	return next
+}
+
+// FullyBooked tells whether every SKU has its book.
+func (c Campaign) FullyBooked() bool { return len(c.BookedSKUs) == len(c.Spec.SKUs) }
+
+// ReadState is the state as people read it: OPEN within the window, CLOSED after it.
+func (c Campaign) ReadState(now time.Time) CampaignState {
+	switch {
+	case c.State != CampaignPublished:
+		return c.State
+	case !now.Before(c.Spec.CloseAt):
+		return CampaignClosed
+	case !now.Before(c.Spec.OpenAt):
+		return CampaignOpen
+	}
+	return CampaignPublished
+}
+
+// Key gives the book key of one of its SKUs.
+func (c Campaign) Key(sku ids.SKUID) BookKey { return BookKey{Campaign: c.Spec.ID, SKU: sku} }
+
+// Check verifies a record that was read or is to be stored; the window is not
+// held against a clock here. ErrBroken.
+func (c Campaign) Check() error {
+	if v := c.Spec.Check(); len(v) > 0 {
+		return broken("campaign %q: %s: %s", c.Spec.ID, v[0].Field, v[0].Rule)
+	}
+	if !c.State.Valid() || c.State == CampaignOpen || c.Version < 1 {
+		return broken("campaign %s: state %s, version %d", c.Spec.ID, c.State, c.Version)
+	}
+	return nil
+}
+
+func (c Campaign) clone() Campaign {
+	c.BookedSKUs = slices.Clone(c.BookedSKUs)
+	c.PausedSKUs = slices.Clone(c.PausedSKUs)
+	c.FinalSKUs = slices.Clone(c.FinalSKUs)
+	return c
+}

@@ -1,0 +1,111 @@
+package core
+
+import (
+	"slices"
+	"time"
+)
+
+// Kinds of operations.
+const (
+	OperationFence   = "fence-cell"
+	OperationReclaim = "reclaim-cell"
+	OperationRestore = "restore-cell"
+	OperationPublish = "publish-campaign"
+)
+
+// Operation is a long operation. It lives in etcd; any replica shows it and the
+// leader drives it. Its state moves by the verbs below only.
+type Operation struct {
+	ID      string // minted by the caller
+	Kind    string
+	Subject string // a cell or campaign id
+	State   OperationState
+	Step    string // present step
+	Detail  string // why it waits or failed
+	Steps   []OperationStep
+	Actor   string
+	Reason  string
+	// StartedAt and EndedAt by the control plane's clock; EndedAt is zero while it runs.
+	StartedAt, EndedAt time.Time
+	// Parameters is a digest of what the caller asked for.
+	Parameters string
+	// Reclaim and TopUp continue a fence; InstanceGroup is a restore's; FenceVersion
+	// is the one that this operation installs.
+	Reclaim, TopUp bool
+	InstanceGroup  string
+	FenceVersion   int64
+	// Version grows by 1 with every stored step.
+	Version int64
+	// ModRevision and CreateRevision are etcd's; 0: not stored.
+	ModRevision, CreateRevision int64
+}
+
+// OperationStep is one finished step.
+type OperationStep struct {
+	Name   string
+	At     time.Time
+	Detail string
+}
+
+// maxSteps bounds the list: no operation has more, but a defect must not fill etcd.
+const maxSteps = 64
+
+// Finished records a step that is done, names the next one, and clears the
+// detail of the old. A repeat of the last finished step changes nothing.
+func (o Operation) Finished(step, detail, next string, at time.Time) Operation {
+	if n := len(o.Steps); n > 0 && o.Steps[n-1].Name == step {
+		return o
+	}
+	o.Steps = append(slices.Clone(o.Steps), OperationStep{Name: step, At: at, Detail: detail})
+	if len(o.Steps) > maxSteps {
+		o.Steps = o.Steps[len(o.Steps)-maxSteps:]
+	}
+	o.State, o.Step, o.Detail = OperationRunning, next, ""
+	return o
+}
+
+// Waits says why the present step does not get on.
+func (o Operation) Waits(step, detail string) Operation {
+	if !o.State.Terminal() {
+		o.State, o.Step, o.Detail = OperationRunning, step, detail
+	}
+	return o
+}
+
+// End closes the operation; ending an ended one changes nothing.
+func (o Operation) End(state OperationState, detail string, at time.Time) Operation {
+	if o.State.Terminal() {
+		return o
+	}
+	o.State, o.Detail, o.EndedAt = state, detail, at
+	if state == OperationDone {
+		o.Step = ""
+	}
+	return o
+}
+
+// DoneStep tells whether a step is finished.
+func (o Operation) DoneStep(name string) bool {
+	return slices.ContainsFunc(o.Steps, func(s OperationStep) bool { return s.Name == name })
+}
+
+// SameParameters is nil when a repeat asks for what the operation was made from.
+func (o Operation) SameParameters(parameters string) error {
+	if o.Parameters == parameters {
+		return nil
+	}
+	return numbered(ErrIDReused, "operation_id", o.ID)
+}
+
+// Refuses is ErrOperationState with the facts.
+func (o Operation) Refuses(why string) error {
+	return numbered(ErrOperationState, "operation_id", o.ID, "kind", o.Kind, "state", o.State, "why", why)
+}
+
+// Check verifies a record that was read or is to be stored. ErrBroken.
+func (o Operation) Check() error {
+	if o.ID == "" || o.Kind == "" || o.Subject == "" || !known(operationStateNames, o.State) {
+		return broken("operation %q: kind %q, subject %q, state %s", o.ID, o.Kind, o.Subject, o.State)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package core
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/cellquota/cellquota/allocator/quantity"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// StockFacts is one stock row as a shard has it.
+type StockFacts struct {
+	Key                                     BookKey
+	Granted, Available, Reserved, Confirmed quantity.Quantity
+	Released                                int64 // cumulative, not part of the sum
+	Version                                 int64 // grows with every change of the row
+	// AdjustmentVersion, LastNumber and LastAdjustmentID name the newest adjustment
+	// that the shard decided; BookRecordID the newest book change it was told.
+	AdjustmentVersion int64
+	LastNumber        int64
+	LastAdjustmentID  string
+	BookRecordID      string
+}
+
+// Proof is what the fencer read in a shard after the fence: what can be written
+// no more, and what was never sold.
+type Proof struct {
+	Cell         ids.CellID
+	FenceVersion int64 // installed by the fence; everything below it writes no more
+	Evidence     Evidence
+	Sealed       []SKUUnits
+	Stocks       []StockFacts
+	Adjustments  []AppliedAdjustment
+	Positions    []Position
+	// ShardIdentity is PostgreSQL's system identifier and timeline, "ID/TIMELINE".
+	ShardIdentity string
+	FencedAt      time.Time // by the shard's clock
+	// ModRevision is etcd's; 0: not stored.
+	ModRevision int64
+}
+
+// SKUUnits is units of one SKU.
+type SKUUnits struct {
+	Key   BookKey
+	Units quantity.Quantity
+}
+
+// AppliedAdjustment is the shard's word on one adjustment.
+type AppliedAdjustment struct {
+	ID      string
+	Key     BookKey
+	Kind    AdjustmentKind
+	Units   quantity.Quantity
+	Outcome Outcome
+	Step
+}
+
+// Position of one partition in the shard.
+type Position struct {
+	Topic       string
+	TopicID     string
+	Partition   int32
+	NextOffset  int64
+	LeaderEpoch int32
+}
+
+// ProofID names a proof: CELL/VERSION.
+func ProofID(cell ids.CellID, fenceVersion int64) string {
+	return string(cell) + "/" + strconv.FormatInt(fenceVersion, 10)
+}
+
+// Check verifies a proof that was read or is to be stored. ErrBroken.
+func (p Proof) Check() error {
+	if p.Cell == "" || p.FenceVersion < 1 || p.Evidence < EvidenceStoreFence || p.Evidence > EvidenceAttestedLoss {
+		return broken("proof of cell %q at fence version %d with evidence %s", p.Cell, p.FenceVersion, p.Evidence)
+	}
+	for _, s := range p.Stocks {
+		if s.Granted.Int64() != s.Available.Int64()+s.Reserved.Int64()+s.Confirmed.Int64() {
+			return broken("I2 of %s in cell %s: granted %s, available %s, reserved %s, confirmed %s", s.Key, p.Cell, s.Granted, s.Available, s.Reserved, s.Confirmed)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/cellquota/cellquota/allocator"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// Homes deals the campaign's buckets over its cells by their weights (one domain;
+// the table is frozen at publish). cells are the records of exactly the spec's.
+func (s CampaignSpec) Homes(cells map[ids.CellID]Cell) (allocator.HomeMap, error) {
+	shares, policy, err := s.homeShares(cells)
+	if err != nil {
+		return allocator.HomeMap{}, err
+	}
+	homes, err := allocator.DealBuckets(allocator.HomeWeights(policy, shares), allocator.Buckets)
+	if err != nil {
+		return allocator.HomeMap{}, Invalid(err)
+	}
+	return homes, nil
+}
+
+// homeShares: when every SKU is split EQUAL, customers are dealt equally; else
+// by the cells' own weights, and the preview warns where units would strand.
+func (s CampaignSpec) homeShares(cells map[ids.CellID]Cell) ([]allocator.Share, allocator.Policy, error) {
+	policy := allocator.Equal
+	for _, sku := range s.SKUs {
+		if sku.Split.Policy != allocator.Equal {
+			policy = allocator.Weighted
+		}
+	}
+	shares := make([]allocator.Share, 0, len(s.Cells))
+	for _, id := range s.Cells {
+		c, ok := cells[id]
+		if !ok {
+			return nil, 0, numbered(ErrUnknownCell, "cell_id", id)
+		}
+		weight := c.Spec.Weight
+		if len(s.SKUs) == 1 && s.SKUs[0].Split.Policy == allocator.Weighted {
+			weight = s.SKUs[0].weight(c)
+		}
+		shares = append(shares, allocator.Share{Cell: string(id), Weight: weight})
+	}
+	return shares, policy, nil
+}
+
+// weight of a cell in a WEIGHTED split: the SKU's own figure, else the cell's.
+func (s SKUSpec) weight(c Cell) uint32 {
+	if len(s.Split.Weights) == 0 {
+		return c.Spec.Weight
+	}
+	return s.Split.Weights[c.Spec.ID]
+}
+
+// Plan cuts one SKU's limit over the campaign's cells.
+func (s CampaignSpec) Plan(sku SKUSpec, cells map[ids.CellID]Cell) (allocator.Plan, error) {
+	shares := make([]allocator.Share, 0, len(s.Cells))
+	for _, id := range s.Cells {
+		c, ok := cells[id]
+		if !ok {
+			return allocator.Plan{}, numbered(ErrUnknownCell, "cell_id", id)
+		}
+		shares = append(shares, allocator.Share{Cell: string(id), Weight: sku.weight(c), Units: sku.Split.Units[id]})
+	}
+	plan, err := allocator.Split(allocator.Request{Limit: sku.SaleLimit, Reserve: sku.Reserve, Policy: sku.Split.Policy, Cells: shares})
+	if err != nil {
+		return allocator.Plan{}, Invalid(err)
+	}
+	return plan, nil
+}
+
+// Split is the whole preview of a campaign.
+type Split struct {
+	Homes    allocator.HomeMap
+	Plans    []allocator.Plan // in the order of the spec's SKUs
+	Warnings []string
+}
+
+// Preview cuts every SKU and deals the buckets. A cell without a bucket that
+// would be granted units is an error: its units could never be sold.
+func (s CampaignSpec) Preview(cells map[ids.CellID]Cell) (Split, error) {
+	homes, err := s.Homes(cells)
+	if err != nil {
+		return Split{}, err
+	}
+	out := Split{Homes: homes}
+	owned := homes.Owned()
+	for i, sku := range s.SKUs {
+		plan, err := s.Plan(sku, cells)
+		if err != nil {
+			return Split{}, err
+		}
+		for _, g := range plan.Grants {
+			if !g.Units.IsZero() && owned[g.Cell] == 0 {
+				return Split{}, invalid(fmt.Sprintf("skus[%d].split", i), "cell "+g.Cell+" owns no bucket and must not be granted units")
+			}
+		}
+		for _, skew := range allocator.CheckSkew(plan, homes) {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%s: %s", sku.ID, skew))
+		}
+		out.Plans = append(out.Plans, plan)
+	}
+	return out, nil
+}

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/cellquota/cellquota/controlplane/convert"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+	storev1 "github.com/cellquota/cellquota/proto/cellquota/store/v1"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+func encodeCampaign(c core.Campaign) proto.Message {
+	return &storev1.Campaign{
+		Spec: convert.Spec(c.Spec), State: pb.CampaignState(c.State), Version: c.Version, Owner: c.Owner, PublishedAt: convert.Time(c.PublishedAt),
+		OperationId: c.OperationID, BookedSkus: words(c.BookedSKUs), PausedSkus: words(c.PausedSKUs), FinalSkus: words(c.FinalSKUs),
+		CreatedByOperation: c.CreatedBy,
+	}
+}
+
+func decodeCampaign(kv *mvccpb.KeyValue) (core.Campaign, error) {
+	var m storev1.Campaign
+	if err := decode(kv.Value, &m); err != nil {
+		return core.Campaign{}, err
+	}
+	var r reader
+	return core.Campaign{
+		Spec: keep(&r, m.GetSpec(), convert.FromSpec), State: core.CampaignState(small(m.GetState())), Version: m.GetVersion(), Owner: m.GetOwner(),
+		PublishedAt: convert.FromTime(m.GetPublishedAt()), OperationID: m.GetOperationId(), BookedSKUs: typed[ids.SKUID](m.GetBookedSkus()),
+		PausedSKUs: typed[ids.SKUID](m.GetPausedSkus()), FinalSKUs: typed[ids.SKUID](m.GetFinalSkus()), CreatedBy: m.GetCreatedByOperation(), ModRevision: kv.ModRevision,
+	}, r.err
+}
+
+func encodeRoute(route core.Route) proto.Message {
+	return &storev1.Route{CampaignId: string(route.Campaign), Version: route.Version, Domains: convert.Domains(route.Domains)}
+}
+
+func decodeRoute(kv *mvccpb.KeyValue) (core.Route, error) {
+	var m storev1.Route
+	if err := decode(kv.Value, &m); err != nil {
+		return core.Route{}, err
+	}
+	domains, err := convert.FromDomains(m.GetDomains())
+	if err != nil {
+		err = fmt.Errorf("%w: %v", core.ErrBroken, err) //nolint:errorlint // the text is what helps
+	}
+	return core.Route{Campaign: ids.CampaignID(m.GetCampaignId()), Version: m.GetVersion(), Domains: domains, ModRevision: kv.ModRevision}, err
+}
+
+func encodeOperation(o core.Operation) proto.Message {
+	return &storev1.Operation{
+		Operation: convert.Operation(o), Parameters: o.Parameters, Reclaim: o.Reclaim, TopUp: o.TopUp,
+		InstanceGroup: o.InstanceGroup, FenceVersion: o.FenceVersion, Version: o.Version,
+	}
+}
+
+func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
+	var m storev1.Operation
+	err := decode(kv.Value, &m)
+	o := convert.FromOperation(m.GetOperation())
+	o.Parameters, o.Reclaim, o.TopUp, o.InstanceGroup = m.GetParameters(), m.GetReclaim(), m.GetTopUp(), m.GetInstanceGroup()
+	o.FenceVersion, o.Version, o.ModRevision, o.CreateRevision = m.GetFenceVersion(), m.GetVersion(), kv.ModRevision, kv.CreateRevision
+	return o, err
+}
+
+func decodeKey(kv *mvccpb.KeyValue) (core.Key, error) {
+	var m storev1.Key
+	err := decode(kv.Value, &m)
+	return core.Key{
+		Use: m.GetInfo().GetUse(), KID: m.GetInfo().GetKid(), State: m.GetInfo().GetState(),
+		NotBefore: convert.FromTime(m.GetNotBefore()), ModRevision: kv.ModRevision,
+	}, err
+}
+
+func encodeAudit(a core.Audit) proto.Message {
+	return &storev1.AuditEvent{
+		At: convert.Time(a.At), Actor: a.Actor, Method: a.Method, OperationId: a.OperationID, Subject: a.Subject, Reason: a.Reason,
+	}
+}
+
+func words[T ~string](in []T) []string {
+	var out []string
+	for _, v := range in {
+		out = append(out, string(v))
+	}
+	return out
+}
+
+func typed[T ~string](in []string) []T {
+	var out []T
+	for _, v := range in {
+		out = append(out, T(v))
+	}
+	return out
+}

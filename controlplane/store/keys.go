@@ -1,0 +1,108 @@
+package store
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// The key grammar, under a prefix (default /cellquota):
+//
+//	/cells/CELL                 Cell; no lease, no liveness: one ranged compare over
+//	                            /cells/ tells a book transaction that no cell changed
+//	/instances/CELL/INSTANCE    Instance, under the process's lease
+//	/campaigns/CAMPAIGN         Campaign
+//	/routes/CAMPAIGN            Route
+//	/books/CAMPAIGN/SKU         Book
+//	/journal/RECORD             Record
+//	/proofs/CELL/VERSION        Proof; VERSION zero-padded to 19 digits
+//	/stock/SKU                  PhysicalStock
+//	/operations/OPERATION       Operation
+//	/leader                     Leader, under its lease
+//	/term                       TermRecord
+//	/keys/USE/KID               Key
+//	/audit/TIME-ID              AuditEvent; TIME sorts
+//
+// No id has a slash (ids), so a key splits without escapes.
+type keys struct{ prefix string }
+
+// Kind says what a key holds.
+type Kind uint8
+
+// The kinds, and what Entry.Value is for each.
+const (
+	KindCell      Kind = iota + 1 // core.Cell
+	KindInstance                  // core.Instance
+	KindCampaign                  // core.Campaign
+	KindRoute                     // core.Route
+	KindBook                      // core.Book
+	KindRecord                    // core.Record
+	KindProof                     // core.Proof
+	KindStock                     // core.PhysicalStock
+	KindOperation                 // core.Operation
+	KindLeader                    // core.Leader
+	KindTerm                      // core.Term
+	KindKey                       // core.Key
+	KindAudit                     // core.Audit; not mirrored
+)
+
+// rooms are the folders (or single keys) of each kind.
+var rooms = map[Kind]string{
+	KindCell: "/cells/", KindInstance: "/instances/", KindCampaign: "/campaigns/", KindRoute: "/routes/", KindBook: "/books/",
+	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
+	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/",
+}
+
+// String is the folder's name.
+func (k Kind) String() string { return strings.Trim(rooms[k], "/") }
+
+// Mirrored lists the kinds that the view keeps, in the order in which they are
+// loaded.
+func Mirrored() []Kind {
+	return []Kind{
+		KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation,
+	}
+}
+
+func (k keys) room(kind Kind) string { return k.prefix + rooms[kind] }
+
+func (k keys) cell(id ids.CellID) string         { return k.room(KindCell) + string(id) }
+func (k keys) campaign(id ids.CampaignID) string { return k.room(KindCampaign) + string(id) }
+func (k keys) route(id ids.CampaignID) string    { return k.room(KindRoute) + string(id) }
+func (k keys) book(key core.BookKey) string      { return k.room(KindBook) + key.String() }
+func (k keys) record(id string) string           { return k.room(KindRecord) + id }
+func (k keys) stock(id ids.SKUID) string         { return k.room(KindStock) + string(id) }
+func (k keys) operation(id string) string        { return k.room(KindOperation) + id }
+func (k keys) leader() string                    { return k.room(KindLeader) }
+func (k keys) term() string                      { return k.room(KindTerm) }
+
+func (k keys) instance(cell ids.CellID, id string) string {
+	return k.room(KindInstance) + string(cell) + "/" + id
+}
+
+func (k keys) proof(cell ids.CellID, version int64) string {
+	digits := strconv.FormatInt(version, 10)
+	return k.room(KindProof) + string(cell) + "/" + strings.Repeat("0", max(0, 19-len(digits))) + digits
+}
+
+func (k keys) audit(at time.Time, id string) string {
+	return k.room(KindAudit) + at.UTC().Format("2006-01-02T15:04:05.000000000Z") + "-" + id
+}
+
+// kind tells what a key holds, and its name within the folder; 0 for a key of
+// nobody.
+func (k keys) kind(key string) (Kind, string) {
+	rest, ours := strings.CutPrefix(key, k.prefix)
+	if !ours {
+		return 0, ""
+	}
+	for kind, room := range rooms {
+		if name, found := strings.CutPrefix(rest, room); found && (strings.HasSuffix(room, "/") == (name != "")) {
+			return kind, name
+		}
+	}
+	return 0, ""
+}

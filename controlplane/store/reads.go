@@ -1,0 +1,117 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// Linearizable reads outside a transaction, for decisions that must not stand on
+// the view: sending a directive, comparing a shard with its books.
+
+// Facts is a consistent read of what one directive stands on.
+type Facts struct {
+	Cell     core.Cell
+	Book     core.Book
+	Record   core.Record
+	Campaign core.Campaign
+	Revision int64
+}
+
+// ReadForSending reads record, book, campaign and cell in one linearizable
+// transaction that also verifies the leader; a missing one has a zero value.
+// core.ErrNotLeader.
+func (s *Store) ReadForSending(ctx context.Context, leader core.Leader, recordID string, key core.BookKey, cell ids.CellID) (Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	resp, err := s.kv.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(s.keys.leader()), "=", leader.CreateRevision)).
+		Then(clientv3.OpGet(s.keys.record(recordID)), clientv3.OpGet(s.keys.book(key)), clientv3.OpGet(s.keys.campaign(key.Campaign)), clientv3.OpGet(s.keys.cell(cell))).
+		Commit()
+	if err != nil {
+		return Facts{}, readError("read "+recordID, err)
+	}
+	if !resp.Succeeded || leader.CreateRevision == 0 {
+		return Facts{}, fmt.Errorf("%w: term %d", core.ErrNotLeader, leader.Term.Count)
+	}
+	facts := Facts{Revision: resp.Header.Revision}
+	at := func(i int) *mvccpb.KeyValue {
+		if kvs := resp.Responses[i].GetResponseRange().Kvs; len(kvs) > 0 {
+			return kvs[0]
+		}
+		return nil
+	}
+	var r reader
+	facts.Record = maybe(&r, at(0), decodeRecord)
+	facts.Book = maybe(&r, at(1), decodeBook)
+	facts.Campaign = maybe(&r, at(2), decodeCampaign)
+	facts.Cell = maybe(&r, at(3), decodeCell)
+	return facts, r.err
+}
+
+func maybe[T interface{ Check() error }](r *reader, kv *mvccpb.KeyValue, from func(*mvccpb.KeyValue) (T, error)) T {
+	var zero T
+	if kv == nil {
+		return zero
+	}
+	v, err := checked(from(kv))
+	if err != nil {
+		r.err = readError("read "+string(kv.Key), err)
+		return zero
+	}
+	return v
+}
+
+// Record reads one journal record, linearizably. core.ErrUnknownRecord.
+func (s *Store) Record(ctx context.Context, id string) (core.Record, error) {
+	return lookup(ctx, s, s.keys.record(id), decodeRecord, core.ErrUnknownRecord)
+}
+
+// Book reads one book, linearizably. core.ErrUnknownSKU.
+func (s *Store) Book(ctx context.Context, key core.BookKey) (core.Book, error) {
+	return lookup(ctx, s, s.keys.book(key), decodeBook, core.ErrUnknownSKU)
+}
+
+// Cell reads one cell, linearizably. core.ErrUnknownCell.
+func (s *Store) Cell(ctx context.Context, id ids.CellID) (core.Cell, error) {
+	return lookup(ctx, s, s.keys.cell(id), decodeCell, core.ErrUnknownCell)
+}
+
+// Campaign reads one campaign, linearizably. core.ErrUnknownCampaign.
+func (s *Store) Campaign(ctx context.Context, id ids.CampaignID) (core.Campaign, error) {
+	return lookup(ctx, s, s.keys.campaign(id), decodeCampaign, core.ErrUnknownCampaign)
+}
+
+// Operation reads one operation, linearizably. core.ErrUnknownOperation.
+func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error) {
+	return lookup(ctx, s, s.keys.operation(id), decodeOperation, core.ErrUnknownOperation)
+}
+
+// Proof reads the proof of a cell at a fence version, linearizably.
+// core.ErrUnknownRecord.
+func (s *Store) Proof(ctx context.Context, cell ids.CellID, version int64) (core.Proof, error) {
+	return lookup(ctx, s, s.keys.proof(cell, version), decodeProof, core.ErrUnknownRecord)
+}
+
+func lookup[T interface{ Check() error }](ctx context.Context, s *Store, key string, from func(*mvccpb.KeyValue) (T, error), missing error) (T, error) {
+	var zero T
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	resp, err := s.kv.Get(ctx, key)
+	if err != nil {
+		return zero, readError("read "+key, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return zero, fmt.Errorf("%w: %s", missing, key)
+	}
+	v, err := checked(from(resp.Kvs[0]))
+	if err != nil {
+		return zero, readError("read "+key, err)
+	}
+	return v, nil
+}

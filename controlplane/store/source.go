@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ErrCompacted: the revision asked for is no longer in etcd's history; list again.
+var ErrCompacted = errors.New("revision is compacted")
+
+// pageSize bounds one answer of a listing.
+const pageSize = 500
+
+// List reads every mirrored key at one revision, page by page, and gives that
+// revision. The entries of a page are handed to add as they come.
+func (s *Store) List(ctx context.Context, add func([]Entry) error) (int64, error) {
+	revision := int64(0)
+	for _, kind := range Mirrored() {
+		if err := s.listRoom(ctx, s.keys.room(kind), &revision, add); err != nil {
+			return 0, err
+		}
+	}
+	return revision, nil
+}
+
+func (s *Store) listRoom(ctx context.Context, room string, revision *int64, add func([]Entry) error) error {
+	end := clientv3.GetPrefixRangeEnd(room)
+	if room == s.keys.leader() || room == s.keys.term() {
+		end = room + "\x00"
+	}
+	from := room
+	for {
+		page, err := s.page(ctx, from, end, *revision)
+		if err != nil {
+			return err
+		}
+		if *revision == 0 {
+			*revision = page.Header.Revision
+		}
+		entries := make([]Entry, len(page.Kvs))
+		for i, kv := range page.Kvs {
+			entries[i] = s.entry(kv)
+		}
+		if err := add(entries); err != nil {
+			return err
+		}
+		if !page.More {
+			return nil
+		}
+		from = entries[len(entries)-1].Key + "\x00"
+	}
+}
+
+func (s *Store) page(ctx context.Context, from, end string, revision int64) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	page, err := s.kv.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision),
+		clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return nil, fmt.Errorf("list from %s: %w", from, ErrCompacted)
+	}
+	return page, readError("list from "+from, err)
+}
+
+// Batch is what one answer of the watch brings: changes, or only the news that
+// everything up to Revision was delivered.
+type Batch struct {
+	Revision int64
+	Entries  []Entry
+}
+
+// Watch delivers every change of ours from a revision on, in order, until ctx
+// ends or the watch fails; then it gives the reason, never nil. With no change
+// for some time it asks etcd how far it is, so that Revision goes on. A member
+// without a leader ends the watch instead of keeping it silent.
+func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch := s.client.Watch(clientv3.WithRequireLeader(ctx), s.keys.prefix+"/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithProgressNotify())
+	quiet := s.clock.NewTicker(progressEvery)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-quiet.C():
+			if err := s.client.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
+				return fmt.Errorf("watch: ask for progress: %v", err) //nolint:errorlint // driver errors end here
+			}
+		case resp, open := <-watch:
+			if err := watchError(resp, open); err != nil {
+				return err
+			}
+			batch := Batch{Revision: resp.Header.Revision}
+			for _, ev := range resp.Events {
+				batch.Entries = append(batch.Entries, s.changed(ev))
+			}
+			if err := deliver(batch); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// progressEvery is how often a quiet watch is asked how far it is.
+const progressEvery = 500 * time.Millisecond
+
+func watchError(resp clientv3.WatchResponse, open bool) error {
+	switch {
+	case !open:
+		return errors.New("watch: channel closed")
+	case resp.CompactRevision != 0:
+		return fmt.Errorf("watch: %w: history begins at %d", ErrCompacted, resp.CompactRevision)
+	case resp.Err() != nil:
+		return fmt.Errorf("watch: %v", resp.Err()) //nolint:errorlint // driver errors end here
+	}
+	return nil
+}
+
+func (s *Store) changed(ev *clientv3.Event) Entry {
+	if ev.Type == clientv3.EventTypeDelete {
+		e := Entry{Key: string(ev.Kv.Key), Deleted: true, ModRevision: ev.Kv.ModRevision}
+		e.Kind, _ = s.keys.kind(e.Key)
+		return e
+	}
+	return s.entry(ev.Kv)
+}

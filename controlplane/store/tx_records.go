@@ -1,0 +1,149 @@
+package store
+
+import (
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// The reads and puts of a transaction, by record. A read that finds nothing is
+// no error; a put checks the record's law first and needs the key to have been
+// read in the same transaction.
+
+// Cell reads one cell.
+func (tx *Tx) Cell(id ids.CellID) (core.Cell, bool, error) {
+	return fetch(tx, tx.s.keys.cell(id), decodeCell)
+}
+
+// PutCell writes a cell; the caller has grown its version.
+func (tx *Tx) PutCell(c core.Cell) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	return tx.put(tx.s.keys.cell(c.Spec.ID), encodeCell(c))
+}
+
+// Campaign reads one campaign.
+func (tx *Tx) Campaign(id ids.CampaignID) (core.Campaign, bool, error) {
+	return fetch(tx, tx.s.keys.campaign(id), decodeCampaign)
+}
+
+// PutCampaign writes a campaign; Campaign.Step has grown its version.
+func (tx *Tx) PutCampaign(c core.Campaign) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	return tx.put(tx.s.keys.campaign(c.Spec.ID), encodeCampaign(c))
+}
+
+// Route reads a campaign's route.
+func (tx *Tx) Route(id ids.CampaignID) (core.Route, bool, error) {
+	return fetch(tx, tx.s.keys.route(id), decodeRoute)
+}
+
+// PutRoute writes a route.
+func (tx *Tx) PutRoute(r core.Route) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	return tx.put(tx.s.keys.route(r.Campaign), encodeRoute(r))
+}
+
+// DropRoute deletes a route, when a publish is given up.
+func (tx *Tx) DropRoute(id ids.CampaignID) error { return tx.remove(tx.s.keys.route(id)) }
+
+// Book reads one book.
+func (tx *Tx) Book(key core.BookKey) (core.Book, bool, error) {
+	return fetch(tx, tx.s.keys.book(key), decodeBook)
+}
+
+// PutBook writes a stamped book.
+func (tx *Tx) PutBook(b core.Book) error {
+	if err := b.Check(); err != nil {
+		return err
+	}
+	if b.Version < 1 || b.LastRecordID == "" {
+		return fmt.Errorf("%w: book %s is not stamped", core.ErrBroken, b.Key)
+	}
+	return tx.put(tx.s.keys.book(b.Key), encodeBook(b))
+}
+
+// DropBook deletes a book that nothing was sent for, when a publish is given up.
+func (tx *Tx) DropBook(key core.BookKey) error { return tx.remove(tx.s.keys.book(key)) }
+
+// Record reads one journal record.
+func (tx *Tx) Record(id string) (core.Record, bool, error) {
+	return fetch(tx, tx.s.keys.record(id), decodeRecord)
+}
+
+// PutRecord writes a journal record.
+func (tx *Tx) PutRecord(r core.Record) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	return tx.put(tx.s.keys.record(r.ID), encodeRecord(r))
+}
+
+// DropRecord deletes the record of a book that DropBook deletes.
+func (tx *Tx) DropRecord(id string) error { return tx.remove(tx.s.keys.record(id)) }
+
+// Proof reads the proof of a cell at a fence version.
+func (tx *Tx) Proof(cell ids.CellID, version int64) (core.Proof, bool, error) {
+	return fetch(tx, tx.s.keys.proof(cell, version), decodeProof)
+}
+
+// PutProof writes a proof.
+func (tx *Tx) PutProof(p core.Proof) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	return tx.put(tx.s.keys.proof(p.Cell, p.FenceVersion), encodeProof(p))
+}
+
+// Stock reads the physical stock of a SKU.
+func (tx *Tx) Stock(id ids.SKUID) (core.PhysicalStock, bool, error) {
+	return fetch(tx, tx.s.keys.stock(id), decodeStock)
+}
+
+// PutStock writes physical stock.
+func (tx *Tx) PutStock(p core.PhysicalStock) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	return tx.put(tx.s.keys.stock(p.SKU), encodeStock(p))
+}
+
+// Operation reads one operation.
+func (tx *Tx) Operation(id string) (core.Operation, bool, error) {
+	return fetch(tx, tx.s.keys.operation(id), decodeOperation)
+}
+
+// PutOperation writes an operation and grows its version.
+func (tx *Tx) PutOperation(o core.Operation) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	o.Version++
+	return tx.put(tx.s.keys.operation(o.ID), encodeOperation(o))
+}
+
+// Instance reads one live process.
+func (tx *Tx) Instance(cell ids.CellID, id string) (core.Instance, bool, error) {
+	return fetch(tx, tx.s.keys.instance(cell, id), decodeInstance)
+}
+
+// Audit remembers the mutation beside it.
+func (tx *Tx) Audit(a core.Audit) error {
+	if a.At.IsZero() {
+		a.At = tx.Now()
+	}
+	value, err := encode(encodeAudit(a))
+	if err != nil {
+		return err
+	}
+	tx.ops = append(tx.ops, clientv3.OpPut(tx.s.keys.audit(a.At, ids.NewOperationID()), string(value)))
+	return nil
+}
