@@ -64,6 +64,9 @@ var (
 	// ErrContradiction: two answers about one adjustment differ. An operator must
 	// look; nothing is changed.
 	ErrContradiction = errors.New("answers about one adjustment contradict each other")
+	// ErrRestored: a shard knows what etcd does not: etcd lost its past. Nothing is
+	// granted until an operator has confirmed the books. P.
+	ErrRestored = errors.New("a shard knows more than the coordination store")
 	// ErrNotLeader: this replica does not lead, or does not lead any more; nothing
 	// was done.
 	ErrNotLeader = errors.New("this replica does not lead")

@@ -1,0 +1,33 @@
+// Package planner is the leader's loop: it finishes what was intended.
+//
+// Intents are written by any replica (package intent) or left behind by a caller
+// that died; they stand in etcd as campaigns in PUBLISHING, journal records with
+// open adjustments, and operations that have not ended. Every tick reads a
+// snapshot of the view and takes these numbered steps:
+//
+//  1. close:    campaigns whose close_at has passed become CLOSED
+//  2. publish:  each PUBLISHING campaign goes one step on (publish.go has the table)
+//  3. rules:    each linked cell gets the newest rules of each of its campaigns
+//  4. adjust:   each open adjustment is sent to its cell, in the order of numbers
+//  5. operate:  each open operation of another kind is handed to the reclaim driver
+//
+// Nothing in memory decides: a tick that is repeated, by this leader or the
+// next, comes to the same etcd. What memory holds only spares work: what was
+// sent over which stream, and which shards this leader has compared.
+//
+// # When a directive may be sent
+//
+// Never from the view: the view finds candidates; ReadForSending then reads
+// record, book, campaign and cell in one linearizable transaction that verifies
+// the leader, and only what that read shows is sent. And only to a cell whose
+// reporter, over its present stream, has raised the shard's term row to this
+// leader's term and whose facts then agreed with the books (compare.go). A shard
+// that knows a number or a record that etcd does not have means that etcd lost its
+// past: core.ErrRestored, and this leader grants nothing to anyone any more.
+//
+// # Neighbours
+//
+// link implements Cells and calls the On… handlers; reclaim implements
+// Operations; edges' acknowledgements come through Edges, which package api
+// implements.
+package planner

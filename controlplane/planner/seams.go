@@ -1,0 +1,52 @@
+package planner
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// ErrNoReporter: the cell has no stream whose process reports for its shard, or
+// not this one any more. Nothing was sent; the next tick tries again.
+var ErrNoReporter = errors.New("no process reports for the cell over this stream")
+
+// Reporter is the process that speaks for a cell's shard now.
+type Reporter struct {
+	Instance string
+	// Stream tells two links of one process apart; it is never used again.
+	Stream uint64
+	// FenceVersion is what its Welcome told it.
+	FenceVersion int64
+}
+
+// Cells is the hub of streams as the planner sees it. link.Hub implements it.
+// All methods are safe for concurrent use and none waits for a cell.
+type Cells interface {
+	// Reporter gives the cell's reporter; false while there is none.
+	Reporter(cell ids.CellID) (Reporter, bool)
+	// Send queues a directive on the reporter's stream. ErrNoReporter when the
+	// stream is not the reporter's any more or its queue is full.
+	Send(ctx context.Context, cell ids.CellID, stream uint64, d *pb.Directive) error
+	// CampaignReady lists, in words, which of the cells' live processes do not yet
+	// serve this version of a campaign or a later one; a cell without a live
+	// process is listed too. Empty: all do.
+	CampaignReady(campaign ids.CampaignID, version int64, cells []ids.CellID) (missing []string)
+}
+
+// Edges knows which edges follow this replica's routes. api.Routes implements it.
+type Edges interface {
+	// Behind lists the connected edges that have not acknowledged a view that
+	// holds this version of the campaign.
+	Behind(campaign ids.CampaignID, version int64) []string
+}
+
+// Operations drives fence, reclaim and restore. reclaim.Driver implements it.
+type Operations interface {
+	// Step takes an open operation as far as it gets now and stores every step it
+	// finished. It is called again every tick until the operation has ended, never
+	// twice at once for one operation, and returns before ctx ends.
+	Step(ctx context.Context, leader core.Leader, op core.Operation) error
+}
