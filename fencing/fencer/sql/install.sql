@@ -1,0 +1,1 @@
+SELECT cellquota.install($1, $2);

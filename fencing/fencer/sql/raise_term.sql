@@ -1,0 +1,1 @@
+SELECT cellquota.raise_term($1, $2);
