@@ -11,6 +11,13 @@ CREATE SCHEMA IF NOT EXISTS cellquota;
 CREATE FUNCTION cellquota.now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT clock_timestamp() $$;
 -- +goose StatementEnd
 
+-- An amount as people write it: at least two digits after the point, no further zeros.
+-- +goose StatementBegin
+CREATE FUNCTION cellquota.amount_text(p numeric) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE WHEN scale(trim_scale(p)) < 2 THEN round(p, 2) ELSE trim_scale(p) END::text
+$$;
+-- +goose StatementEnd
+
 -- One key for the whole shard: writers take it shared, the fencer exclusively.
 -- +goose StatementBegin
 CREATE FUNCTION cellquota.lock_key() RETURNS bigint LANGUAGE sql IMMUTABLE AS $$ SELECT 4851379024617::bigint $$;
@@ -119,6 +126,8 @@ CREATE TABLE cellquota.adjustments (
   number        bigint CHECK (number >= 1),
   kind          text NOT NULL CHECK (kind IN ('GRANT', 'RETURN', 'SEAL')),
   units         int NOT NULL CHECK (units >= 0),
+  -- what the order asked for, to tell a repeat from another adjustment under the same id
+  asked         int NOT NULL DEFAULT 0 CHECK (asked >= 0),
   outcome       text NOT NULL CHECK (outcome IN ('APPLIED', 'REFUSED', 'VOIDED')),
   sealed_by     bigint,
   applied_at    timestamptz NOT NULL,
@@ -306,6 +315,7 @@ CREATE TABLE cellquota.outbox (
   published_at  timestamptz
 );
 CREATE INDEX outbox_pending ON cellquota.outbox (target, outbox_id) WHERE state = 'PENDING';
+CREATE INDEX outbox_pending_of_aggregate ON cellquota.outbox (target, aggregate, outbox_id) WHERE state = 'PENDING';
 
 -- Messages that could not be applied because of their own data.
 CREATE TABLE cellquota.parked (
@@ -421,7 +431,9 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- raise_term keeps the highest term; a lower one, or another id of the same count, is refused.
+-- raise_term keeps the highest term; a lower one, or another id of the same count, is refused. The
+-- row stays locked until the caller's transaction ends: an adjustment under an old term commits
+-- before a new leader's raise returns, or is refused; it never lands behind the facts that were read.
 -- +goose StatementBegin
 CREATE FUNCTION cellquota.raise_term(p_count bigint, p_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
@@ -434,7 +446,7 @@ BEGIN
   IF p_count = t.term_count AND p_id <> t.term_id AND t.term_count > 0 THEN
     RAISE EXCEPTION 'term % is known with another id', p_count USING ERRCODE = 'CQ006';
   END IF;
-  UPDATE cellquota.term SET term_count = p_count, term_id = p_id;
+  UPDATE cellquota.term SET term_count = p_count, term_id = p_id WHERE term_count < p_count;
 END $$;
 -- +goose StatementEnd
 

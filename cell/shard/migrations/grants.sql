@@ -1,8 +1,11 @@
 -- Privileges of the three roles; run after every migration, idempotent. A role that does not exist
--- yet is skipped: create-roles runs this file again.
+-- yet is skipped: create-roles runs this file again. Before the schema exists it does nothing.
 DO $$
 DECLARE t text;
 BEGIN
+  IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cellquota') THEN
+    RETURN;
+  END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_app') THEN
     GRANT USAGE ON SCHEMA cellquota TO cellquota_app;
     FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'cellquota' LOOP
@@ -18,7 +21,7 @@ BEGIN
     END LOOP;
     GRANT SELECT ON cellquota.goose_db_version TO cellquota_app;
     GRANT USAGE ON ALL SEQUENCES IN SCHEMA cellquota TO cellquota_app;
-    GRANT EXECUTE ON FUNCTION cellquota.now(), cellquota.lock_key(), cellquota.require_fence(bigint, text, text),
+    GRANT EXECUTE ON FUNCTION cellquota.now(), cellquota.lock_key(), cellquota.amount_text(numeric), cellquota.require_fence(bigint, text, text),
       cellquota.raise_term(bigint, text) TO cellquota_app;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_fencer') THEN

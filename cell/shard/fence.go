@@ -1,0 +1,95 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// FenceState is the state column of the fence row.
+type FenceState string
+
+// The states of a fence (seams, Words).
+const (
+	Active     FenceState = "ACTIVE"
+	SettleOnly FenceState = "SETTLE_ONLY"
+	Fenced     FenceState = "FENCED"
+)
+
+// Fence is the fence row with the term beside it.
+type Fence struct {
+	Cell          ids.CellID
+	Version       int64
+	MessagesFrom  int64 // admissions of lower versions without a row read as CELL_FENCED
+	State         FenceState
+	InstanceGroup string
+	StateSince    time.Time
+	TermCount     int64
+	TermID        string
+}
+
+// ReadFence reads the fence row. ErrNoFence: provision the cell.
+func (s *Store) ReadFence(ctx context.Context) (Fence, error) {
+	var f Fence
+	err := s.pool.QueryRow(ctx, sql("fence_read")).Scan(&f.Cell, &f.Version, &f.MessagesFrom, &f.State,
+		&f.InstanceGroup, &f.StateSince, &f.TermCount, &f.TermID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Fence{}, ErrNoFence
+	}
+	return f, translate(err)
+}
+
+// RaiseTerm records a control-plane term: it waits for adjustments in flight under older terms and
+// returns when it is committed, so that facts read afterwards hold every adjustment that an older
+// leader can still have applied. A lower term, or another id of the same count, is ErrTermLower. It
+// needs no writer: a process says hello before it may write.
+func (s *Store) RaiseTerm(ctx context.Context, count int64, id string) error {
+	_, err := s.pool.Exec(ctx, sql("term_raise"), count, id)
+	return translate(err)
+}
+
+// Identity is "SYSTEM_IDENTIFIER/TIMELINE" of this PostgreSQL: another one is another history.
+func (s *Store) Identity(ctx context.Context) (string, error) {
+	var id string
+	err := s.pool.QueryRow(ctx, sql("shard_identity")).Scan(&id)
+	return id, translate(err)
+}
+
+// Heartbeat records that the shard can be written, about once a second by every process. After a
+// gap longer than Config.HeartbeatGap closing waits anew for payment.grace: callbacks that could
+// not be taken meanwhile come first.
+func (s *Store) Heartbeat(ctx context.Context) error {
+	return s.inTx(ctx, "heartbeat", needSettle, func(ctx context.Context, t tx) error {
+		_, err := t.Exec(ctx, sql("heartbeat_beat"), s.cfg.HeartbeatGap.Seconds())
+		return err
+	})
+}
+
+// TryReporterLock makes this process the one that reports for its cell, or finds that another is.
+// The lock lives as long as its own connection: held is checked by using it, so a process that lost
+// its shard is told so. Call it before every report.
+func (s *Store) TryReporterLock(ctx context.Context) (held bool, err error) {
+	s.reporter.Lock()
+	defer s.reporter.Unlock()
+	if conn := s.reporter.conn; conn != nil {
+		if err := conn.Ping(ctx); err == nil {
+			return true, nil
+		}
+		_ = conn.PgConn().Conn().Close()
+		s.reporter.conn = nil
+	}
+	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	if err != nil {
+		return false, translate(err)
+	}
+	if err := conn.QueryRow(ctx, sql("reporter_try")).Scan(&held); err != nil || !held {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return false, translate(err)
+	}
+	s.reporter.conn = conn
+	return true, nil
+}

@@ -1,0 +1,48 @@
+-- What must leave the shard: effects for the mirror, events for the outside.
+
+-- name: outbox_insert
+INSERT INTO cellquota.outbox (target, aggregate, event_type, campaign_id, sku_id, payload, traceparent, created_at)
+SELECT target, aggregate, event_type, campaign_id, sku_id, payload, traceparent, cellquota.now()
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::text[])
+  WITH ORDINALITY AS o(target, aggregate, event_type, campaign_id, sku_id, payload, traceparent, n) ORDER BY n;
+
+-- Claims by state and lease, oldest first, never by "id greater than the last" (K13). A row waits
+-- while an earlier pending one of its aggregate is not in the same claim. The candidates are
+-- materialised, so that the lock is taken once and the second look sees the same set.
+-- name: outbox_claim
+WITH c AS MATERIALIZED (
+  SELECT outbox_id, aggregate FROM cellquota.outbox
+  WHERE target = $1 AND state = 'PENDING' AND (claimed_by = $3 OR claimed_until IS NULL OR claimed_until < cellquota.now())
+  ORDER BY outbox_id LIMIT $2 FOR UPDATE SKIP LOCKED
+), ok AS (
+  SELECT c.outbox_id FROM c WHERE NOT EXISTS (
+    SELECT FROM cellquota.outbox o WHERE o.target = $1 AND o.state = 'PENDING' AND o.aggregate = c.aggregate
+      AND o.outbox_id < c.outbox_id AND o.outbox_id NOT IN (SELECT outbox_id FROM c))
+), u AS (
+  UPDATE cellquota.outbox o SET claimed_by = $3, claimed_until = cellquota.now() + make_interval(secs => $4::float8), attempts = attempts + 1
+  FROM ok WHERE o.outbox_id = ok.outbox_id
+  RETURNING o.outbox_id, o.aggregate, o.event_type, o.campaign_id, o.sku_id, o.payload, o.traceparent, o.attempts
+)
+SELECT u.outbox_id, u.aggregate, u.event_type, u.campaign_id, u.sku_id, u.payload, u.traceparent, u.attempts,
+  coalesce(m.raised_fence, 0), coalesce(m.raised_count, 0)
+FROM u LEFT JOIN cellquota.campaigns p ON p.campaign_id = u.campaign_id
+  LEFT JOIN cellquota.mirrors m ON m.campaign_id = u.campaign_id
+    AND m.scope_key = CASE p.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE u.sku_id END
+ORDER BY u.outbox_id;
+
+-- A row whose lease another owner took meanwhile is not touched; it will be published twice, which
+-- receivers bear.
+-- name: outbox_published
+UPDATE cellquota.outbox SET state = 'PUBLISHED', published_at = cellquota.now(), claimed_until = NULL
+WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
+
+-- name: outbox_release
+UPDATE cellquota.outbox SET claimed_by = '', claimed_until = NULL
+WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
+
+-- name: outbox_park
+UPDATE cellquota.outbox SET state = 'PARKED', claimed_until = NULL WHERE outbox_id = $1 AND claimed_by = $2 AND state = 'PENDING';
+
+-- name: outbox_lag
+SELECT coalesce(extract(epoch FROM cellquota.now() - min(created_at)), 0)::float8, count(*)
+FROM cellquota.outbox WHERE state = 'PENDING';
