@@ -21,13 +21,23 @@ var (
 	ErrStopping = errors.New("the platform is stopping")
 )
 
+// States of a process.
+const (
+	StateDown     = "DOWN"     // never started, or ended by itself and nobody restarts it
+	StateStarting = "STARTING" // it runs and was not ready yet since its start
+	StateReady    = "READY"    // it runs and was ready at least once since its start
+	StateWaiting  = "WAITING"  // ended by itself, started again after a back-off
+	StateEnding   = "ENDING"   // told to end, not gone yet
+	StateHeld     = "HELD"     // ended on purpose, stays down until it is started
+	StateCycling  = "CYCLING"  // as ENDING, and started again when it is gone
+)
+
 // Process is what the supervisor knows of one of its processes.
 type Process struct {
 	// Name is one of etcd, kafka, controlplane-N, edge-N, CELL/pN, CELL/redis
 	// and CELL/postgres, where CELL is a cell id such as cell-1.
 	Name string `json:"name"`
-	// State is a word of supervise.State: DOWN, STARTING, READY, WAITING,
-	// ENDING, HELD or CYCLING.
+	// State is one of the states above.
 	State string `json:"state"`
 	// PID is the process id of the last start, 0 before the first.
 	PID int `json:"pid"`

@@ -23,7 +23,7 @@
 //	READY     -         -         WAITING*  DOWN      -         ENDING*
 //	WAITING   STARTING* -         x         x         STARTING* HELD
 //	ENDING    CYCLING   -         HELD      HELD      -         ENDING*
-//	HELD      STARTING* -         x         x         -         HELD
+//	HELD      STARTING* -         x         x         -         -
 //	CYCLING   -         -         STARTING* STARTING* -         ENDING*
 //
 // END table. A star is an effect: to spawn (STARTING), to arm the back-off

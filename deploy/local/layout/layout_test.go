@@ -1,0 +1,245 @@
+package layout
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// plan plans a platform in a fresh directory, with ports from 1000 on.
+func plan(t *testing.T, change func(*Options)) Plan {
+	t.Helper()
+	o := Defaults()
+	o.DataDir = t.TempDir()
+	change(&o)
+	if err := o.Check(); err != nil {
+		t.Fatal(err)
+	}
+	next := 999
+	p, err := New(o, func(string) string { next++; return "127.0.0.1:" + strconv.Itoa(next) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestOptionsNameEverythingThatIsWrong(t *testing.T) {
+	o := Defaults()
+	o.Cells, o.Edges, o.Processes = 65, 0, -1
+	o.Regions = []string{"east", "East", "east"}
+	o.Kafka, o.Etcd, o.ControlPlanes, o.Replicated = "apache", "cluster5", 2, true
+	o.Set = []string{"cell.a=1", "cell-66.a=1", "etcd.nonsense=1", "=x"}
+	err := o.Check()
+	for _, want := range []string{
+		"--data-dir is required", "--cells 65", "--edges 0", "--processes -1", `"East" is not of the form`, `"east" twice`,
+		"--kafka apache; supported: embedded", `--etcd "cluster5"`, "--control-planes 2 is neither", "--replicated; supported",
+		`no component "cell-66"`, "etcd has the keys auto-compaction", `"=x" is not of the form`,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+	if !errors.Is(err, ErrOption) || !errors.Is(err, ErrUnsupported) {
+		t.Errorf("neither kind of error may hide the other: %v", err)
+	}
+}
+
+func TestEveryPortIsNamedOnce(t *testing.T) {
+	o := Defaults()
+	o.Cells, o.Edges, o.Processes, o.SplitRoles = 3, 2, 2, true
+	names := PortNames(o)
+	if len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("a port is named twice: %v", names)
+	}
+	// etcd 2, kafka 1, control plane 2, edges 2×2, cells 3×(2 + 12×2)
+	if want := 2 + 1 + 2 + 4 + 3*26; len(names) != want {
+		t.Errorf("%d ports, want %d: %v", len(names), want, names)
+	}
+}
+
+func TestCellsAndProcesses(t *testing.T) {
+	p := plan(t, func(o *Options) { o.Cells, o.Regions, o.Processes = 3, []string{"east", "west"}, 2 })
+	var regions, names []string
+	for _, c := range p.Cells {
+		regions = append(regions, c.Region)
+		for _, s := range c.Processes {
+			names = append(names, s.Name)
+			if !slices.Equal(s.Roles, Roles) {
+				t.Errorf("%s has the roles %v", s.Name, s.Roles)
+			}
+		}
+	}
+	if !slices.Equal(regions, []string{"east", "west", "east"}) {
+		t.Errorf("regions %v", regions)
+	}
+	if want := []string{"cell-1/p1", "cell-1/p2", "cell-2/p1", "cell-2/p2", "cell-3/p1", "cell-3/p2"}; !slices.Equal(names, want) {
+		t.Errorf("processes %v", names)
+	}
+	split := plan(t, func(o *Options) { o.SplitRoles = true })
+	for i, s := range split.Cells[0].Processes {
+		if !slices.Equal(s.Roles, Roles[i:i+1]) {
+			t.Errorf("%s has the roles %v", s.Name, s.Roles)
+		}
+	}
+}
+
+// written makes the plan's files and reads one back.
+func written(t *testing.T, p Plan, file string) (map[string]any, Secrets) {
+	t.Helper()
+	s, err := p.MakeSecrets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WriteFiles(s); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d map[string]any
+	if err := yaml.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d, s
+}
+
+// at follows a dotted key.
+func at(d map[string]any, key string) any {
+	head, rest, nested := strings.Cut(key, ".")
+	if inner, ok := d[head].(map[string]any); ok && nested {
+		return at(inner, rest)
+	}
+	if nested {
+		return nil
+	}
+	return d[head]
+}
+
+func TestConfigurationOfEachServer(t *testing.T) {
+	p := plan(t, func(o *Options) { o.Cells = 2 })
+	secrets := filepath.Join(p.Options.DataDir, "secrets")
+	for file, want := range map[string]map[string]any{
+		p.Config("controlplane-1"): {
+			"dev": true, "grpc_addr": p.ControlPlanes[0].Addr, "advertise_addr": p.ControlPlanes[0].Addr,
+			"metrics_addr": p.ControlPlanes[0].Metrics, "etcd.endpoints": []any{p.Etcd.Client},
+		},
+		p.Config("edge-1"): {
+			"dev": true, "http_addr": p.Edges[0].Addr, "control_plane.addrs": []any{p.ControlPlanes[0].Addr},
+			"identity.issuer": "cellquota-dev", "identity.audience": "cellquota",
+			"identity.hs256_secret_file": filepath.Join(secrets, "identity"),
+		},
+		p.Config("cell-2/p1"): {
+			"cell_id": "cell-2", "region": "local", "instance_group": "local", "roles": anyOf(Roles),
+			"redis.mode": "standalone", "redis.addrs": []any{p.Cells[1].Redis.Addr},
+			"kafka.brokers": []any{p.Kafka.Addr}, "kafka.topic": "cellquota.admissions.cell-2",
+			"shard.dsn_file": filepath.Join(secrets, "cell-2", "cellquota_app.dsn"),
+		},
+		p.CellFile(p.Cells[1]): {
+			"apiVersion": "cellquota/v1", "kind": "Cell", "cell_id": "cell-2", "instance_group": "local",
+			"kafka.topic": "cellquota.admissions.cell-2", "kafka.partitions": uint64(1), "kafka.replication": uint64(1),
+			"shard.fencer_dsn_file": filepath.Join(secrets, "cell-2", "cellquota_fencer.dsn"),
+			"shard.reader_dsn_file": filepath.Join(secrets, "cell-2", "cellquota_reader.dsn"),
+		},
+	} {
+		d, _ := written(t, p, file)
+		for key, value := range want {
+			if got := at(d, key); !reflect.DeepEqual(got, value) {
+				t.Errorf("%s: %s is %v (%T), want %v", file, key, got, got, value)
+			}
+		}
+	}
+}
+
+func anyOf(list []string) []any {
+	var out []any
+	for _, s := range list {
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestSettingsReachTheirComponents(t *testing.T) {
+	p := plan(t, func(o *Options) {
+		o.Cells = 2
+		o.Set = []string{
+			"cell.orders.batch_max=100", "cell-2.orders.batch_max=7", "cell.gate.interval=50ms", "edge-1.trusted_proxies=[10.0.0.1]",
+			"redis.maxmemory=64mb", "cell-2/postgres.search_path=it's", "etcd.auto-compaction=0", "kafka.message.max.bytes=2000000",
+		}
+	})
+	for file, want := range map[string]map[string]any{
+		p.Config("cell-1/p1"): {"orders.batch_max": uint64(100), "gate.interval": "50ms"},
+		p.Config("cell-2/p1"): {"orders.batch_max": uint64(7), "gate.interval": "50ms"},
+		p.Config("edge-1"):    {"trusted_proxies": []any{"10.0.0.1"}},
+	} {
+		d, _ := written(t, p, file)
+		for key, value := range want {
+			if got := at(d, key); !reflect.DeepEqual(got, value) {
+				t.Errorf("%s: %s is %v (%T), want %v", file, key, got, got, value)
+			}
+		}
+	}
+	if text := p.redis(p.Cells[0]); !strings.HasSuffix(text, "maxmemory 64mb\n") {
+		t.Errorf("redis: %s", text)
+	}
+	if text := p.Postgres(p.Cells[1]); !strings.HasSuffix(text, "search_path = 'it''s'\n") {
+		t.Errorf("postgres: %s", text)
+	}
+	if text := p.Postgres(p.Cells[0]); strings.Contains(text, "search_path") {
+		t.Errorf("cell-2's setting reached cell-1: %s", text)
+	}
+	s := Secrets{Cluster: strings.Repeat("c", 64)}
+	if args := p.EtcdArgs(s); !slices.Contains(args, "--auto-compaction=0") {
+		t.Errorf("etcd: %v", args)
+	}
+	if args := p.KafkaArgs(s); !slices.Contains(args, "message.max.bytes=2000000") {
+		t.Errorf("kafka: %v", args)
+	}
+}
+
+func TestSecretsAreMadeOnceAndReadableByTheirOwnerOnly(t *testing.T) {
+	p := plan(t, func(o *Options) { o.Cells = 2 })
+	_, first := written(t, p, p.Config("edge-1"))
+	_, second := written(t, p, p.Config("edge-1"))
+	if !reflect.DeepEqual(first, second) {
+		t.Error("secrets changed between two starts")
+	}
+	seen := map[string]bool{}
+	err := filepath.WalkDir(p.Options.DataDir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", path, info.Mode())
+		}
+		if text, err := os.ReadFile(path); err == nil && !strings.Contains(path, "/config/") {
+			if seen[string(text)] {
+				t.Errorf("%s is a secret that another file has too", path)
+			}
+			seen[string(text)] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Operators are known by their tokens' hashes only.
+	text, err := os.ReadFile(p.operatorsFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for role, token := range first.Operators {
+		if len(token) != 2*secretBytes || strings.Contains(string(text), token) || !strings.Contains(string(text), "role: "+role) {
+			t.Errorf("operator %s in %s", role, text)
+		}
+	}
+}
