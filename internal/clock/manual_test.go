@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cellquota/cellquota/internal/clock"
@@ -50,16 +51,27 @@ func TestManualTimerOfNoDurationFiresAtOnce(t *testing.T) {
 }
 
 func TestManualFiresInOrderOfInstants(t *testing.T) {
-	m := clock.NewManual(start)
-	late, early := m.NewTimer(2*time.Second), m.NewTimer(time.Second)
-	m.Advance(time.Second)
-	if received(early.C()) == nil || received(late.C()) != nil {
-		t.Fatal("only the earlier one is due")
-	}
-	m.Advance(time.Second)
-	if received(late.C()) == nil {
-		t.Fatal("the later one is due")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := clock.NewManual(start)
+		late, early := m.NewTimer(2*time.Second), m.NewTimer(time.Second)
+		first := make(chan string, 1)
+		go func() {
+			select {
+			case <-late.C():
+				first <- "late"
+			case <-early.C():
+				first <- "early"
+			}
+		}()
+		synctest.Wait() // until it waits for both
+		m.Advance(time.Minute)
+		if got := <-first; got != "early" {
+			t.Fatalf("%s fired first", got)
+		}
+		if received(late.C()) == nil {
+			t.Fatal("the later one fires in the same Advance")
+		}
+	})
 }
 
 func TestManualStopAndResetLeaveNoOldInstant(t *testing.T) {

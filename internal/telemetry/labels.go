@@ -10,7 +10,7 @@ const Other = "other"
 // label without passing through one. Safe for concurrent use.
 type LabelSet struct {
 	room int
-	mu   sync.RWMutex
+	mu   sync.Mutex
 	seen map[string]struct{}
 }
 
@@ -21,19 +21,9 @@ func NewLabelSet(room int) *LabelSet {
 
 // Value returns s while there is room for it or it was seen before, else Other.
 func (l *LabelSet) Value(s string) string {
-	l.mu.RLock()
-	_, known := l.seen[s]
-	full := len(l.seen) >= l.room
-	l.mu.RUnlock()
-	switch {
-	case known:
-		return s
-	case full:
-		return Other
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known = l.seen[s]; !known && len(l.seen) >= l.room {
+	if _, known := l.seen[s]; !known && len(l.seen) >= l.room {
 		return Other
 	}
 	l.seen[s] = struct{}{}
