@@ -1,0 +1,229 @@
+package admission
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/extra/redisotel/v9"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// Modes of Redis (configuration key redis.mode).
+const (
+	Standalone = "standalone"
+	Sentinel   = "sentinel"
+	Cluster    = "cluster"
+)
+
+// Config says where the mirror is.
+type Config struct {
+	Cell       ids.CellID    // stands in every reservation id
+	Mode       string        // Standalone, Sentinel or Cluster; "" is Standalone
+	Addrs      []string      // host:port of servers, sentinels or cluster seeds
+	MasterName string        // Sentinel only; "" is "cellquota"
+	Password   string        // "" for none
+	PoolSize   int           // connections of the admitting pool; 0: the driver's default
+	Timeout    time.Duration // of one read or write; 0: 500 ms
+}
+
+// Deps are what a client needs of its process.
+type Deps struct {
+	Clock    clock.Clock
+	Logger   *slog.Logger
+	Registry prometheus.Registerer
+}
+
+const (
+	defaultTimeout   = 500 * time.Millisecond
+	maintenancePool  = 8
+	maxRetries       = 2 // safe: every call may be made again
+	defaultSentinels = "cellquota"
+)
+
+// Client is a cell process's door to its mirrors. Safe for concurrent use.
+type Client struct {
+	cell    ids.CellID
+	cluster bool
+	clock   clock.Clock
+	log     *slog.Logger
+	metrics *metrics
+
+	hot   redis.UniversalClient // admits; refuses servers that were not acknowledged
+	maint redis.UniversalClient // everything else
+	runs  *runs
+
+	loading sync.Mutex   // one load of the library at a time
+	calls   sync.RWMutex // held for reading by calls on hot, for writing by Acknowledge
+
+	mu       sync.RWMutex
+	expected map[Scope]ids.Build
+
+	attempts string // prefix of this process's attempt ids
+	attempt  atomic.Uint64
+}
+
+// Open makes a client. It does not dial: a cell whose Redis is down still starts
+// (it has orders to settle), and Check tells whether the server is fit.
+func Open(cfg Config, deps Deps) (*Client, error) {
+	if cfg.Mode == "" {
+		cfg.Mode = Standalone
+	}
+	if len(cfg.Addrs) == 0 {
+		return nil, errors.New("redis.addrs must name at least one host:port")
+	}
+	switch cfg.Mode {
+	case Standalone, Sentinel, Cluster:
+	default:
+		return nil, fmt.Errorf("redis.mode must be %s, %s or %s, not %q", Standalone, Sentinel, Cluster, cfg.Mode)
+	}
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return nil, fmt.Errorf("read randomness: %w", err)
+	}
+	m, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{
+		cell: cfg.Cell, cluster: cfg.Mode == Cluster, clock: deps.Clock, log: deps.Logger, metrics: m,
+		runs: newRuns(), expected: map[Scope]ids.Build{}, attempts: hex.EncodeToString(random[:]) + ".",
+	}
+	c.hot = newPool(cfg, cfg.PoolSize, connectHook(c.cluster, c.runs))
+	c.maint = newPool(cfg, maintenancePool, connectHook(c.cluster, nil))
+	return c, nil
+}
+
+func newPool(cfg Config, size int, hook func(context.Context, *redis.Conn) error) redis.UniversalClient {
+	timeout := cfg.Timeout
+	if timeout <= 0 {
+		timeout = defaultTimeout
+	}
+	master := ""
+	if cfg.Mode == Sentinel {
+		if master = cfg.MasterName; master == "" {
+			master = defaultSentinels
+		}
+	}
+	pool := redis.NewUniversalClient(&redis.UniversalOptions{
+		Addrs: cfg.Addrs, MasterName: master, IsClusterMode: cfg.Mode == Cluster, Password: cfg.Password,
+		ClientName: "cellquota." + string(cfg.Cell), OnConnect: hook, PoolSize: size,
+		MaxRetries: maxRetries, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, DialerRetries: 1,
+		ContextTimeoutEnabled: true, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	if err := redisotel.InstrumentTracing(pool); err != nil {
+		panic("admission: " + err.Error()) // only for a client type the plugin does not know
+	}
+	return pool
+}
+
+// Close ends both pools.
+func (c *Client) Close() error { return errors.Join(c.hot.Close(), c.maint.Close()) }
+
+// Check asks every master whether it may hold a mirror and loads the library where
+// it is missing. ErrUnfit and ErrLibrary need an operator; ErrNotMaster and
+// ErrUnavailable may pass.
+func (c *Client) Check(ctx context.Context) error {
+	if _, err := c.servers(ctx); err != nil {
+		return err
+	}
+	return c.loadLibrary(ctx)
+}
+
+// Server names the Redis processes that answer now; another value means that one
+// of them was restarted or replaced. A mirror remembers the one it was built on.
+func (c *Client) Server(ctx context.Context) (string, error) {
+	servers, err := c.servers(ctx)
+	if err != nil {
+		return "", err
+	}
+	return identity(servers), nil
+}
+
+// Changed receives a signal when the admitting pool met a server that was not
+// acknowledged. It is never closed.
+func (c *Client) Changed() <-chan struct{} { return c.runs.changed }
+
+// Acknowledge lets the admitting pool talk to the servers that answer now and
+// returns their identity. If they are others than before, it first waits for the
+// calls under way (each ends within its time-out) and forgets every expectation,
+// so nothing that was asked of the old server is decided by the new one.
+func (c *Client) Acknowledge(ctx context.Context) (string, error) {
+	servers, err := c.servers(ctx)
+	if err != nil {
+		return "", err
+	}
+	if c.runs.acknowledged(servers) {
+		return identity(servers), nil
+	}
+	c.calls.Lock()
+	defer c.calls.Unlock()
+	c.mu.Lock()
+	clear(c.expected)
+	c.mu.Unlock()
+	c.runs.acknowledge(servers)
+	return identity(servers), nil
+}
+
+// Expect makes build the one that this process admits into; only the rebuild loop
+// calls it, after it compared mirror, shard and server.
+func (c *Client) Expect(scope Scope, build ids.Build) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expected[scope] = build
+}
+
+// Forget makes Admit answer NotReady for scope until the next Expect.
+func (c *Client) Forget(scope Scope) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.expected, scope)
+}
+
+// Expected is the build that this process admits into, if any.
+func (c *Client) Expected(scope Scope) (ids.Build, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	b, ok := c.expected[scope]
+	return b, ok
+}
+
+// servers asks every master; one that is unfit is an error.
+func (c *Client) servers(ctx context.Context) ([]server, error) {
+	var mu sync.Mutex
+	var out []server
+	err := c.eachMaster(ctx, func(ctx context.Context, node redis.Cmdable) error {
+		s, err := askServer(ctx, node, c.cluster)
+		if err != nil {
+			return err
+		}
+		if err := s.fit(); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out = append(out, s)
+		return nil
+	})
+	return out, err
+}
+
+// eachMaster runs f on every master (one outside a cluster), possibly in parallel.
+func (c *Client) eachMaster(ctx context.Context, f func(context.Context, redis.Cmdable) error) error {
+	if cc, ok := c.maint.(*redis.ClusterClient); ok {
+		return translate(cc.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return f(ctx, node) }))
+	}
+	return f(ctx, c.maint)
+}

@@ -1,0 +1,90 @@
+-- cq1_effect: apply one effect of the shard's outbox.
+-- KEYS  1 meta  2 stock  3 marks  4 applied  5 record  6 outstanding  7 pending  8 stats
+-- ARGV  1 build of the mirror as the shard has it  2 sku_id  3 user_id  4 request_id or ''
+--       5 reservation_id or ''  6 effect_id  7 stock_delta  8 stock_version
+--       9 build of the admission given back, or ''  10 settle 0|1  11 mark action
+--       12 winner_reservation_id  13 winner_request_id  14 winner_sku_id  15 state, 0: none
+--       16 reason  17 order_id or ''  18 expires_at_ms, 0: no change  19 aggregate_version
+-- Reply { code, stock }: the code tells what became of stock_delta; the rest is done whenever the
+-- build fits.
+local function effect(keys, args)
+  local sku, user, request, reservation = args[2], args[3], args[4], args[5]
+  local refused = unfit(keys[1], args[1], keys[2], keys[3], keys[4])
+  if refused then
+    return { refused, 0 }
+  end
+  local m = redis.call('HMGET', keys[1], 'base:' .. sku, 'keep_until_ms')
+
+  -- stock: additive, once per id, in any order
+  local code = CHANGE.APPLIED
+  if tonumber(args[7]) ~= 0 then
+    if redis.call('SISMEMBER', keys[4], args[6]) == 1 then
+      code = CHANGE.ALREADY
+    elseif args[9] ~= '' and args[9] ~= args[1] then
+      code = CHANGE.OTHER_ADMISSION
+    elseif args[9] == '' and num(args[8]) <= num(m[1]) then
+      code = CHANGE.BELOW_BASE
+    else
+      redis.call('INCRBY', keys[2], args[7])
+      redis.call('SADD', keys[4], args[6])
+    end
+  end
+
+  -- outstanding
+  if args[10] == '1' and reservation ~= '' then
+    local pending = redis.call('HGET', keys[7], reservation)
+    if pending then
+      redis.call('HDEL', keys[7], reservation)
+      redis.call('HINCRBY', keys[8], 'outstanding_units', '-' .. string.match(pending, '^%d+'))
+    end
+    redis.call('ZREM', keys[6], reservation)
+  end
+
+  -- record: the aggregate's version decides, a lower or equal one is ignored
+  local state, fresh = num(args[15]), false
+  if state ~= 0 and request ~= '' then
+    local r = redis.call('HMGET', keys[5], 'reservation', 'version')
+    fresh = not r[1] or (r[1] == reservation and num(args[19]) > num(r[2]))
+    if fresh then
+      redis.call('HSET', keys[5], 'state', args[15], 'reason', args[16], 'reservation', reservation, 'version', args[19])
+      if args[17] ~= '' then
+        redis.call('HSET', keys[5], 'order', args[17])
+      end
+      if num(args[18]) > 0 then
+        redis.call('HSET', keys[5], 'expires_at_ms', args[18])
+      end
+      if num(m[2]) > 0 then
+        redis.call('PEXPIREAT', keys[5], m[2])
+      end
+    end
+  end
+
+  -- mark
+  local action = num(args[11])
+  local mark = user ~= '' and read_mark(redis.call('HGET', keys[3], user)) or nil
+  if action == MARK.DROP_IF_MINE then
+    if mark and mark.reservation == reservation then
+      redis.call('HDEL', keys[3], user)
+    end
+  elseif action == MARK.SET_WINNER then
+    if not mark or mark.reservation ~= args[12] then
+      local winner = STATE.PENDING_PAYMENT
+      if num(args[16]) == REASON.ALREADY_PURCHASED then
+        winner = STATE.PAID
+      elseif num(args[16]) == REASON.ORDER_CLOSED then
+        winner = STATE.CLOSED
+      end
+      redis.call('HSET', keys[3], user, mark_text(winner, args[14], args[13], args[12], 0))
+    end
+  elseif fresh and (state == STATE.PENDING_PAYMENT or state == STATE.PAID
+      or state == STATE.CLOSED or state == STATE.MANUAL_REVIEW) then
+    if not mark then
+      redis.call('HSET', keys[3], user, mark_text(state, sku, request, reservation, 0))
+    elseif mark.reservation == reservation then
+      redis.call('HSET', keys[3], user, mark_text(state, mark.sku, mark.request, reservation, mark.quantity))
+    end
+  end
+  return { code, num(redis.call('GET', keys[2])) }
+end
+
+redis.register_function('cq1_effect', effect)

@@ -1,0 +1,170 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cellquota/cellquota/cell/events"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+type ackedCall struct{ g Granted }
+
+var ackedFunction = function[ackedCall, EffectResult]{
+	name: "cq1_acked",
+	render: func(a ackedCall) ([]string, []any) {
+		k := a.g.Scope.at(a.g.Build)
+		return []string{k.stream(), k.record(a.g.SKU, a.g.Request, a.g.User)}, []any{a.g.StreamID, string(a.g.Reservation)}
+	},
+	decode: effectFunction.decode,
+}
+
+// Acked records that the log has these admissions: their stream entries go, and
+// requests that read ADMITTED read QUEUED. A repeat changes nothing.
+func (c *Client) Acked(ctx context.Context, list []Granted) error {
+	ins := make([]ackedCall, 0, len(list))
+	for _, g := range list {
+		if g.StreamID != "" {
+			ins = append(ins, ackedCall{g})
+		}
+	}
+	_, errs := ackedFunction.run(ctx, c, c.maint, ins)
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unpublished reads up to limit stream entries of the present build that were
+// admitted at least age ago by Redis TIME, oldest first: admissions that the log
+// has not acknowledged. An entry that cannot be read is returned in broken by its
+// stream id and left where it is.
+func (c *Client) Unpublished(ctx context.Context, scope Scope, age time.Duration, limit int64) (list []Granted, broken []string, err error) {
+	build, err := c.metaBuild(ctx, scope)
+	if err != nil || build.IsZero() {
+		return nil, nil, err
+	}
+	now, err := c.maint.Time(ctx).Result()
+	if err != nil {
+		return nil, nil, translate(err)
+	}
+	end := strconv.FormatInt(now.Add(-age).UnixMilli(), 10)
+	entries, err := c.maint.XRangeN(ctx, scope.at(build).stream(), "-", end, limit).Result()
+	if err != nil && !isNil(err) {
+		return nil, nil, translate(err)
+	}
+	for _, e := range entries {
+		message, _ := e.Values["m"].(string)
+		g, err := grantedFrom(scope, []byte(message))
+		if err != nil {
+			broken = append(broken, e.ID)
+			continue
+		}
+		g.StreamID = e.ID
+		g.Traceparent, _ = e.Values["t"].(string)
+		list = append(list, g)
+	}
+	return list, broken, nil
+}
+
+// StreamLength is the number of entries in the present build's stream.
+func (c *Client) StreamLength(ctx context.Context, scope Scope) (int64, error) {
+	build, err := c.metaBuild(ctx, scope)
+	if err != nil || build.IsZero() {
+		return 0, err
+	}
+	n, err := c.maint.XLen(ctx, scope.at(build).stream()).Result()
+	return n, translate(err)
+}
+
+// Waiting is an admission without an outcome, for the scanner.
+type Waiting struct {
+	Granted
+	InStream bool // not acknowledged by the log: the sweeper's
+}
+
+// Outstanding reads up to limit admissions of a SKU that wait for an outcome since
+// at least age by Redis TIME, oldest first. One whose message is gone from the
+// mirror has no Message and only its reservation id.
+func (c *Client) Outstanding(ctx context.Context, scope Scope, sku ids.SKUID, age time.Duration, limit int64) ([]Waiting, error) {
+	build, err := c.metaBuild(ctx, scope)
+	if err != nil || build.IsZero() {
+		return nil, err
+	}
+	now, err := c.maint.Time(ctx).Result()
+	if err != nil {
+		return nil, translate(err)
+	}
+	k := scope.at(build)
+	members, err := c.maint.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: k.outstanding(sku), ByScore: true, Start: "-inf", Stop: now.Add(-age).UnixMilli(), Count: limit,
+	}).Result()
+	if err != nil || len(members) == 0 {
+		return nil, translate(err)
+	}
+	messages, err := c.maint.HMGet(ctx, k.pending(sku), members...).Result()
+	if err != nil {
+		return nil, translate(err)
+	}
+	out := make([]Waiting, len(members))
+	for i, reservation := range members {
+		out[i].Granted = Granted{Scope: scope, Build: build, SKU: sku, Reservation: ids.ReservationID(reservation)}
+		text, _ := messages[i].(string)
+		if _, message, ok := strings.Cut(text, "|"); ok {
+			if g, err := grantedFrom(scope, []byte(message)); err == nil {
+				out[i].Granted = g
+			}
+		}
+	}
+	return out, c.findInStream(ctx, k, out)
+}
+
+// findInStream fills StreamID and InStream from the requests' records.
+func (c *Client) findInStream(ctx context.Context, k buildKeys, list []Waiting) error {
+	pipe := c.maint.Pipeline()
+	records := make([]*redis.StringCmd, len(list))
+	for i, w := range list {
+		records[i] = pipe.HGet(ctx, k.record(w.SKU, w.Request, w.User), "stream_id")
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
+		return translate(err)
+	}
+	pipe = c.maint.Pipeline()
+	entries := make([]*redis.XMessageSliceCmd, len(list))
+	for i := range list {
+		if id := records[i].Val(); id != "" {
+			list[i].StreamID = id
+			entries[i] = pipe.XRangeN(ctx, k.stream(), id, id, 1)
+		}
+	}
+	if pipe.Len() == 0 {
+		return nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
+		return translate(err)
+	}
+	for i := range list {
+		list[i].InStream = entries[i] != nil && len(entries[i].Val()) == 1
+	}
+	return nil
+}
+
+// grantedFrom reads an admission's message back.
+func grantedFrom(scope Scope, message []byte) (Granted, error) {
+	m, err := events.DecodeAdmission(message)
+	if err != nil {
+		return Granted{}, fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	return Granted{
+		Scope: scope, Build: ids.Build{Fence: m.GetBuild().GetFenceVersion(), Count: m.GetBuild().GetCount()},
+		SKU: ids.SKUID(m.GetSkuId()), User: ids.UserID(m.GetUserId()), Request: ids.RequestID(m.GetRequestId()),
+		Reservation: ids.ReservationID(m.GetReservationId()), Message: message, AdmittedAtMS: m.GetAdmittedAtMs(),
+	}, nil
+}
