@@ -13,7 +13,7 @@ import (
 // account is who PostgreSQL runs as: it refuses root. nil is ourselves.
 func account() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
-		return nil, nil //nolint:nilnil // nobody else is the answer
+		return nil, nil // nobody else
 	}
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)

@@ -85,7 +85,7 @@ func Run(ctx context.Context, log *slog.Logger, clk clock.Clock, o layout.Option
 		return err
 	}
 	group := lifecycle.New(ctx, log)
-	if err := b.own(group); err != nil {
+	if err := b.handTo(group); err != nil {
 		return err
 	}
 	group.Go("boot", func(context.Context) error {
@@ -122,10 +122,10 @@ func (b *boot) prepare(o layout.Options, claim *ports.Ports) error {
 	return b.addProcesses()
 }
 
-// own gives the supervisor, the endpoints file and the control socket to the
+// handTo gives the supervisor, the endpoints file and the control socket to the
 // group. Hooks run last first: the file goes, then the socket, then the
 // processes.
-func (b *boot) own(group *lifecycle.Group) error {
+func (b *boot) handTo(group *lifecycle.Group) error {
 	control, err := platform.Listen(b.plan.Options.DataDir)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func lockDataDir(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // what is secret below it has modes of its own
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // in the data directory
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)
 	}

@@ -87,7 +87,7 @@ var firstNumber = regexp.MustCompile(`[0-9]+`)
 
 // postgresMajor asks a server for its version; 0 when it does not say.
 func postgresMajor(path string) int {
-	out, err := exec.Command(path, "--version").Output() //nolint:gosec,noctx // a program we just found, which answers at once
+	out, err := exec.Command(path, "--version").Output() // answers at once
 	if err != nil {
 		return 0
 	}

@@ -83,7 +83,7 @@ func search(names []string) (*Ports, error) {
 	if places < 1 {
 		return nil, fmt.Errorf("no room for %d ports between %d and %d", len(names), lowest, highest())
 	}
-	from := rand.IntN(places) //nolint:gosec // spreads platforms, guards nothing
+	from := rand.IntN(places) // spreads platforms, guards nothing
 	for i := range places {
 		p := &Ports{saved: saved{
 			First: lowest + (from+i)%places*block, Blocks: need, Ports: map[string]int{},
@@ -182,9 +182,9 @@ func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 // load reads what was saved; nil when nothing was.
 func load(file string) (*Ports, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // in the data directory
+	text, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil //nolint:nilnil // nothing saved is no error and no claim
+		return nil, nil // nothing saved
 	}
 	if err != nil {
 		return nil, err

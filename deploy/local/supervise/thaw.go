@@ -48,7 +48,7 @@ func (t *thaw) note(pids []int) error {
 }
 
 func (t *thaw) begin() error {
-	shell := exec.Command("/bin/sh", "-c", thawScript) //nolint:noctx // ends when its input does
+	shell := exec.Command("/bin/sh", "-c", thawScript) // ends when its input does
 	shell.Dir = "/"
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe, err := shell.StdinPipe()
