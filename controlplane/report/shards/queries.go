@@ -1,0 +1,30 @@
+package shards
+
+import _ "embed"
+
+//go:embed sql/stocks.sql
+var stocksSQL string
+
+//go:embed sql/fence.sql
+var fenceSQL string
+
+//go:embed sql/orders.sql
+var ordersSQL string
+
+//go:embed sql/faults.sql
+var faultsSQL string
+
+//go:embed sql/quiet.sql
+var quietSQL string
+
+//go:embed sql/requests.sql
+var requestsSQL string
+
+//go:embed sql/trace.sql
+var traceSQL string
+
+//go:embed sql/entries.sql
+var entriesSQL string
+
+//go:embed sql/history.sql
+var historySQL string

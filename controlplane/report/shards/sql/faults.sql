@@ -1,0 +1,46 @@
+-- Every row is one breach: invariant, campaign, SKU, what is wrong. At most $2 rows of each kind.
+-- $1: campaign, or '' for all.
+WITH ledger AS (
+  SELECT l.*, lag(after_available, 1, 0) OVER w AS was_available, lag(after_reserved, 1, 0) OVER w AS was_reserved, lag(after_confirmed, 1, 0) OVER w AS was_confirmed
+  FROM cellquota.v_ledger l WHERE $1 = '' OR campaign_id = $1
+  WINDOW w AS (PARTITION BY campaign_id, sku_id ORDER BY entry_id)
+), sums AS (
+  SELECT campaign_id, sku_id, sum(delta_available) AS available, sum(delta_reserved) AS reserved, sum(delta_confirmed) AS confirmed FROM ledger GROUP BY 1, 2
+), acts AS (
+  SELECT campaign_id, sku_id, business_no, count(*) FILTER (WHERE action = 'RESERVE') AS reserves,
+         count(*) FILTER (WHERE action = 'CONFIRM') AS confirms, count(*) FILTER (WHERE action = 'RELEASE') AS releases
+  FROM ledger WHERE action IN ('RESERVE', 'CONFIRM', 'RELEASE') GROUP BY 1, 2, 3
+)
+(SELECT 'I2', campaign_id, sku_id, format('granted %s, available %s + reserved %s + confirmed %s', granted, available, reserved, confirmed)
+ FROM cellquota.v_stock WHERE ($1 = '' OR campaign_id = $1)
+   AND (granted <> available + reserved + confirmed OR least(available, reserved, confirmed) < 0) LIMIT $2)
+UNION ALL
+(SELECT 'I2', s.campaign_id, s.sku_id, format('reserved %s in the stock row, %s in reservations; confirmed %s and %s', s.reserved, coalesce(r.reserved, 0), s.confirmed, coalesce(r.confirmed, 0))
+ FROM cellquota.v_stock s LEFT JOIN (SELECT campaign_id, sku_id, sum(quantity) FILTER (WHERE state IN ('RESERVED', 'MANUAL_REVIEW')) AS reserved,
+   sum(quantity) FILTER (WHERE state = 'CONFIRMED') AS confirmed FROM cellquota.v_reservations GROUP BY 1, 2) r USING (campaign_id, sku_id)
+ WHERE ($1 = '' OR s.campaign_id = $1) AND (s.reserved <> coalesce(r.reserved, 0) OR s.confirmed <> coalesce(r.confirmed, 0))
+   AND NOT EXISTS (SELECT FROM cellquota.v_ledger l WHERE l.campaign_id = s.campaign_id AND l.sku_id = s.sku_id AND l.action IN ('RESTOCK', 'REVERSAL')) LIMIT $2)
+UNION ALL
+(SELECT 'I5', campaign_id, sku_id, format('entry %s starts at %s/%s/%s, the one before ended at %s/%s/%s', entry_id,
+   before_available, before_reserved, before_confirmed, was_available, was_reserved, was_confirmed)
+ FROM ledger WHERE (before_available, before_reserved, before_confirmed) IS DISTINCT FROM (was_available, was_reserved, was_confirmed) LIMIT $2)
+UNION ALL
+(SELECT 'I5', s.campaign_id, s.sku_id, format('replayed ledger %s/%s/%s, stock row %s/%s/%s', coalesce(l.available, 0), coalesce(l.reserved, 0), coalesce(l.confirmed, 0), s.available, s.reserved, s.confirmed)
+ FROM cellquota.v_stock s LEFT JOIN sums l USING (campaign_id, sku_id)
+ WHERE ($1 = '' OR s.campaign_id = $1) AND (s.available, s.reserved, s.confirmed) IS DISTINCT FROM (coalesce(l.available, 0), coalesce(l.reserved, 0), coalesce(l.confirmed, 0)) LIMIT $2)
+UNION ALL
+(SELECT 'I7', campaign_id, sku_id, format('reservation %s: %s RESERVE, %s CONFIRM, %s RELEASE', business_no, reserves, confirms, releases)
+ FROM acts WHERE reserves <> 1 OR confirms + releases > 1 LIMIT $2)
+UNION ALL
+(SELECT 'I7', r.campaign_id, r.sku_id, format('reservation %s is %s; the ledger has %s RESERVE, %s CONFIRM, %s RELEASE', r.reservation_id, r.state, coalesce(a.reserves, 0), coalesce(a.confirms, 0), coalesce(a.releases, 0))
+ FROM cellquota.v_reservations r LEFT JOIN acts a ON a.business_no = r.reservation_id AND a.campaign_id = r.campaign_id AND a.sku_id = r.sku_id
+ WHERE ($1 = '' OR r.campaign_id = $1) AND (coalesce(a.reserves, 0), coalesce(a.confirms, 0), coalesce(a.releases, 0)) IS DISTINCT FROM
+   (1::bigint, CASE WHEN r.state = 'CONFIRMED' THEN 1 ELSE 0 END::bigint, CASE WHEN r.state = 'RELEASED' THEN 1 ELSE 0 END::bigint) LIMIT $2)
+UNION ALL
+(SELECT 'I7', o.campaign_id, o.sku_id, format('order %s is %s, its reservation %s', o.order_id, o.state, coalesce(r.state, 'missing'))
+ FROM cellquota.v_orders o LEFT JOIN cellquota.v_reservations r USING (reservation_id)
+ WHERE ($1 = '' OR o.campaign_id = $1) AND NOT coalesce((o.state, r.state) IN (('PENDING_PAYMENT', 'RESERVED'), ('PENDING_PAYMENT', 'MANUAL_REVIEW'), ('PAID', 'CONFIRMED'), ('CLOSED', 'RELEASED')), false) LIMIT $2)
+UNION ALL
+(SELECT 'I8', w.campaign_id, w.sku_id, format('entry %s was written under fence version %s after version %s was installed', w.entry_id, w.fence_version, h.fence_version)
+ FROM cellquota.v_ledger_writers w JOIN cellquota.v_fence_history h ON w.created_at > h.at AND w.fence_version < h.fence_version
+ WHERE $1 = '' OR w.campaign_id = $1 LIMIT $2);

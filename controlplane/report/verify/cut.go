@@ -1,0 +1,92 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/report/shards"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// Plane reads the control plane's side, linearizably and at one revision.
+type Plane interface {
+	// Cut reads books, cells, campaigns and physical stock; campaign "" means all.
+	Cut(ctx context.Context, campaign ids.CampaignID) (Cut, error)
+}
+
+// Cut is the control plane at one etcd revision.
+type Cut struct {
+	Revision  int64
+	Books     []core.Book
+	Cells     []core.Cell
+	Campaigns []core.Campaign
+	Physical  []core.PhysicalStock
+	// Open names the books with an adjustment whose shard has not answered.
+	Open map[core.BookKey]bool
+}
+
+// MirrorFacts is what a cell's process says about one mirror.
+type MirrorFacts struct {
+	Present     bool
+	Stock       int64
+	Outstanding int64
+	Stream      int64
+}
+
+// Mirrors asks a live process of a cell about a mirror. An error means that none answered.
+type Mirrors interface {
+	Mirror(ctx context.Context, cell ids.CellID, key core.BookKey) (MirrorFacts, error)
+}
+
+// shardCut is one shard in one snapshot, or why not.
+type shardCut struct {
+	cell    core.Cell
+	err     error
+	fence   shards.Fence
+	stocks  map[core.BookKey]shards.Stock
+	faults  []shards.Fault
+	effects int64
+	parked  int64
+}
+
+// readShards reads every provisioned cell's shard at the same time. thorough adds the checks inside
+// the shard, which cost as much as its ledger is long.
+func readShards(ctx context.Context, reader *shards.Reader, cells []core.Cell, campaign ids.CampaignID, thorough bool) []shardCut {
+	out := make([]shardCut, len(cells))
+	var wg sync.WaitGroup
+	for i, cell := range cells {
+		wg.Go(func() { out[i] = readShard(ctx, reader, cell, string(campaign), thorough) })
+	}
+	wg.Wait()
+	return out
+}
+
+func readShard(ctx context.Context, reader *shards.Reader, cell core.Cell, campaign string, thorough bool) shardCut {
+	c := shardCut{cell: cell, stocks: map[core.BookKey]shards.Stock{}}
+	snapshot, err := reader.Snapshot(ctx, cell.Spec.Shard.ReaderDSNFile)
+	if err != nil {
+		c.err = err
+		return c
+	}
+	defer snapshot.Close(ctx)
+	stocks, err := snapshot.Stocks(ctx, campaign)
+	if err == nil {
+		c.fence, err = snapshot.Fence(ctx)
+	}
+	if err == nil {
+		c.effects, c.parked, err = snapshot.UnderWay(ctx, campaign)
+	}
+	if err == nil && thorough {
+		c.faults, err = snapshot.Faults(ctx, campaign, maxListed)
+	}
+	if err == nil && c.fence.Cell != string(cell.Spec.ID) {
+		err = fmt.Errorf("the shard belongs to cell %q", c.fence.Cell)
+	}
+	for _, s := range stocks {
+		c.stocks[core.BookKey{Campaign: ids.CampaignID(s.Campaign), SKU: ids.SKUID(s.SKU)}] = s
+	}
+	c.err = err
+	return c
+}

@@ -1,0 +1,85 @@
+package verify
+
+import (
+	"github.com/cellquota/cellquota/controlplane/core"
+)
+
+// judgeBooks checks I1 and the second half of I3 on the control plane's side.
+func judgeBooks(t *tally, cut Cut) {
+	for _, b := range cut.Books {
+		if err := b.Check(); err != nil {
+			t.breach(I1, string(b.Key.Campaign), string(b.Key.SKU), "", "%v", err)
+		}
+	}
+	for _, p := range cut.Physical {
+		if err := p.Check(); err != nil {
+			t.breach(I3, "", string(p.SKU), "", "%v", err)
+		}
+	}
+	t.says(I1, "%d books at revision %d: sale_limit = reserve + allocations", len(cut.Books), cut.Revision)
+}
+
+// sums of one SKU over the shards that answered.
+type sums struct{ granted, available, reserved, confirmed int64 }
+
+// judgeSums checks I2's second half and I3 for one book that did not change during the cut. It
+// answers the sums, and false when a shard that may hold units of it did not answer.
+func judgeSums(t *tally, b core.Book, shards []shardCut) (sums, bool) {
+	campaign, sku := string(b.Key.Campaign), string(b.Key.SKU)
+	var total sums
+	whole := true
+	for _, s := range shards {
+		allocation, _ := b.Allocation(s.cell.Spec.ID)
+		if s.err != nil {
+			if !allocation.Granted.IsZero() && allocation.WrittenOff != allocation.Granted {
+				t.miss("cell "+string(s.cell.Spec.ID)+" "+b.Key.String(), s.err.Error(), I2, I3)
+				whole = false
+			}
+			continue
+		}
+		row := s.stocks[b.Key]
+		if row.Granted > allocation.Granted.Int64() {
+			t.breach(I2, campaign, sku, string(s.cell.Spec.ID), "the shard holds %d units, the book allocates %s", row.Granted, allocation.Granted)
+		}
+		total.granted += row.Granted
+		total.available += row.Available
+		total.reserved += row.Reserved
+		total.confirmed += row.Confirmed
+	}
+	if held := total.reserved + total.confirmed; held > b.SaleLimit.Int64() {
+		t.breach(I3, campaign, sku, "", "reserved %d + confirmed %d over all shards exceed the sale limit %s", total.reserved, total.confirmed, b.SaleLimit)
+	}
+	if held := b.Reserve.Int64() + total.granted; held > b.SaleLimit.Int64() {
+		t.breach(I3, campaign, sku, "", "reserve %s + granted %d over all shards exceed the sale limit %s", b.Reserve, total.granted, b.SaleLimit)
+	}
+	return total, whole
+}
+
+// judgeEnd checks I10 for a book whose campaign is closed and drained; else it is skipped.
+func judgeEnd(t *tally, b core.Book, total sums, whole, closed, open bool, frozen int64) bool {
+	if !closed || !whole || open || total.reserved > 0 {
+		return false
+	}
+	var writtenOff int64
+	for _, a := range b.Allocations {
+		writtenOff += a.WrittenOff.Int64()
+	}
+	if sum := total.confirmed + b.Reserve.Int64() + total.available + writtenOff + frozen; sum != b.SaleLimit.Int64() {
+		t.breach(I10, string(b.Key.Campaign), string(b.Key.SKU), "", "sale_limit %s, but confirmed %d + reserve %s + left in cells %d + written off %d + frozen %d = %d",
+			b.SaleLimit, total.confirmed, b.Reserve, total.available, writtenOff, frozen, sum)
+	}
+	return true
+}
+
+// frozen is what a cell's allocation holds beyond its shard's granted because its last fence is not
+// booked yet.
+func frozen(b core.Book, shards []shardCut) int64 {
+	var units int64
+	for _, s := range shards {
+		fenced := s.cell.State == core.CellFencing || s.cell.State == core.CellFenced && !s.cell.Reclaimed
+		if a, ok := b.Allocation(s.cell.Spec.ID); ok && fenced && s.err == nil {
+			units += a.Granted.Int64() - s.stocks[b.Key].Granted
+		}
+	}
+	return units
+}
