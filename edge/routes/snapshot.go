@@ -64,22 +64,17 @@ func (s *Snapshot) Cells(yield func(*route.Cell) bool) {
 	each(s, cells, yield)
 }
 
-// ActiveKey is the kid that is ACTIVE for a use: the one to sign with. False: the control plane
-// has said nothing about it.
-func (s *Snapshot) ActiveKey(use string) (kid string, ok bool) {
+// KeyStates are the states of the keys of a use, by key id; empty: the control plane has said
+// nothing about them.
+func (s *Snapshot) KeyStates(use string) map[string]string {
+	out := map[string]string{}
 	each(s, keys, func(k Key) bool {
-		if k.Use == use && k.State == KeyActive {
-			kid, ok = k.KID, true
+		if k.Use == use {
+			out[k.KID] = k.State
 		}
-		return !ok
+		return true
 	})
-	return kid, ok
-}
-
-// Revoked reports whether the key of that use was revoked.
-func (s *Snapshot) Revoked(use, kid string) bool {
-	k, ok := s.first(keys, use+"/"+kid).(Key)
-	return ok && k.State == KeyRevoked
+	return out
 }
 
 func each[T any](s *Snapshot, table string, yield func(T) bool) {
