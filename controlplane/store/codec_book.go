@@ -133,3 +133,8 @@ func decodeStock(kv *mvccpb.KeyValue) (core.PhysicalStock, error) {
 	}
 	return p, r.err
 }
+
+// DecodeBook reads a book's value, for whoever walks etcd's history to prove I1.
+func DecodeBook(value []byte) (core.Book, error) {
+	return decodeBook(&mvccpb.KeyValue{Value: value})
+}
