@@ -72,6 +72,10 @@ lint: $(GOLANGCI_STAMP) ## run golangci-lint and the house rules of internal/tid
 	$(GOLANGCI) run ./...
 	go test -count=1 ./internal/tidy/...
 
+.PHONY: format
+format: $(GOLANGCI_STAMP) ## format the Go code as lint expects it
+	$(GOLANGCI) fmt ./...
+
 .PHONY: generate
 generate: $(BUF_STAMP) ## regenerate the Go code of the protos
 	$(BUF) generate

@@ -169,7 +169,7 @@ func TestTwoPlatformsAtOnce(t *testing.T) {
 // PostgreSQL needs no handle.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cellquota-dev-")
+	dir, err := os.MkdirTemp("", "cellquota-dev-") //nolint:usetesting // the parent of t.TempDir is closed to others
 	if err != nil {
 		t.Fatal(err)
 	}

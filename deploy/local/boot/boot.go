@@ -89,10 +89,11 @@ func Run(ctx context.Context, log *slog.Logger, clk clock.Clock, o layout.Option
 		return err
 	}
 	group.Go("boot", func(context.Context) error {
-		if err := b.bringUp(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil // we were told to stop meanwhile
-			}
+		err := b.bringUp(ctx)
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // we were told to stop meanwhile, and a step said so
+		}
+		if err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "ready in %.1f s: %s\n", clk.Now().Sub(from).Seconds(), platform.EndpointsFile(o.DataDir))

@@ -58,7 +58,7 @@ func TestTheEndpointsFileIsThereFromPublishToWithdraw(t *testing.T) {
 }
 
 func TestPathForAnAccountThatMayNotEnter(t *testing.T) {
-	open, err := os.MkdirTemp("", "cellquota-path-")
+	open, err := os.MkdirTemp("", "cellquota-path-") //nolint:usetesting // the parent of t.TempDir is closed to others
 	if err != nil {
 		t.Fatal(err)
 	}

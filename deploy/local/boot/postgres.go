@@ -136,7 +136,7 @@ func createDatabase(ctx context.Context, dsn string) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	defer conn.Close(context.WithoutCancel(ctx))
 	var there bool
 	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, layout.Database).Scan(&there)
 	if err != nil || there {

@@ -25,7 +25,7 @@ func httpProbe(url string) probe {
 		if err != nil {
 			return err
 		}
-		defer answer.Body.Close() //nolint:errcheck // nothing is lost
+		defer answer.Body.Close()
 		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
 		if answer.StatusCode != http.StatusOK {
 			return fmt.Errorf("%s: %s", url, answer.Status)
@@ -38,7 +38,7 @@ func httpProbe(url string) probe {
 func redisProbe(addr string) probe {
 	return func(ctx context.Context) error {
 		client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 1})
-		defer client.Close() //nolint:errcheck // nothing is lost
+		defer client.Close()
 		return client.Ping(ctx).Err()
 	}
 }

@@ -64,7 +64,7 @@ func (c *Client) call(ctx context.Context, method, path string, body any) ([]Pro
 	if err != nil {
 		return nil, fmt.Errorf("control: %w", err)
 	}
-	defer answer.Body.Close() //nolint:errcheck // read to its end or not needed
+	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		var f failure
 		if err := readMessage(answer.Body, &f); err != nil {
