@@ -1,0 +1,94 @@
+package edge
+
+import (
+	"time"
+
+	"github.com/cellquota/cellquota/internal/config"
+)
+
+// Config is everything an edge can be told.
+type Config struct {
+	config.Common
+
+	HTTPAddr string `config:"http_addr" default:"127.0.0.1:8080" min:"1" doc:"where customers and the payment channel call, host:port"`
+	EdgeID   string `config:"edge_id" default:"" doc:"name of this process among the edges; empty: host, pid and a random part"`
+
+	ControlPlane ControlPlane  `config:"control_plane"`
+	Identity     Identity      `config:"identity"`
+	KeysDir      string        `config:"keys_dir" required:"true" doc:"directory with permit/, receipt/ and payment/, one file per key"`
+	ClockOffset  time.Duration `config:"clock_offset" default:"0s" dev:"true" doc:"shifts this process's idea of now; only with dev"`
+
+	Admit          Admit         `config:"admit"`
+	SoldOut        SoldOut       `config:"soldout"`
+	RequestTimeout time.Duration `config:"request_timeout" default:"3s" min:"10ms" max:"1m" doc:"longest wait for a cell's answer"`
+	WaitMax        time.Duration `config:"wait_max" default:"10s" min:"0s" max:"1m" doc:"longest long poll of a request's status"`
+	Limits         Limits        `config:"limits"`
+	HTTP           HTTP          `config:"http"`
+	Payment        Payment       `config:"payment"`
+	TrustedProxies []string      `config:"trusted_proxies" default:"" doc:"addresses and prefixes of proxies whose X-Forwarded-For is believed"`
+	CORS           CORS          `config:"cors"`
+}
+
+// ControlPlane says where routes come from.
+type ControlPlane struct {
+	Addrs []string `config:"addrs" required:"true" min:"1" doc:"gRPC addresses of control-plane replicas"`
+}
+
+// Identity says whose tokens are accepted.
+type Identity struct {
+	Issuer     string `config:"issuer" required:"true" doc:"iss of identity tokens"`
+	Audience   string `config:"audience" required:"true" doc:"aud that identity tokens must name"`
+	SecretFile string `config:"hs256_secret_file" default:"" doc:"file with the shared secret of HS256; this or jwks_url"`
+	JWKSURL    string `config:"jwks_url" default:"" doc:"where the identity provider's public keys are; this or hs256_secret_file"`
+}
+
+// Check binds the two ways of verifying to each other.
+func (i Identity) Check(problem func(key, rule string)) {
+	if (i.SecretFile == "") == (i.JWKSURL == "") {
+		problem("identity.hs256_secret_file", "exactly one of hs256_secret_file and jwks_url must be set")
+	}
+}
+
+// Admit bounds what is on its way to one cell.
+type Admit struct {
+	BatchMax    int           `config:"batch_max" default:"256" min:"1" max:"1000" doc:"asks in one message to a cell"`
+	BatchWait   time.Duration `config:"batch_wait" default:"1ms" min:"0s" max:"1ms" doc:"longest wait of the first ask of a batch"`
+	InflightMax int           `config:"inflight_max" default:"8192" min:"1" max:"1000000" doc:"asks on their way to one cell; more are answered THROTTLED"`
+	Streams     int           `config:"streams" default:"2" min:"1" max:"16" doc:"streams to each process of a cell"`
+}
+
+// SoldOut bounds what is remembered about empty cells.
+type SoldOut struct {
+	TTL time.Duration `config:"ttl" default:"500ms" min:"0s" max:"1m" doc:"how long a cell's word that its stock is 0 is believed"`
+}
+
+// Limits are the edge's own ceilings, whatever a campaign says.
+type Limits struct {
+	UserRate     float64 `config:"user_rate" default:"100" min:"0" doc:"calls per second of one user, by kind of call; 0: no ceiling"`
+	UserBurst    int     `config:"user_burst" default:"400" min:"1" doc:"calls of one user that may come at once"`
+	NetworkRate  float64 `config:"network_rate" default:"0" min:"0" doc:"calls per second of one network address, by kind of call; 0: no ceiling"`
+	NetworkBurst int     `config:"network_burst" default:"1000" min:"1" doc:"calls of one network address that may come at once"`
+	Buckets      int     `config:"buckets" default:"500000" min:"1" max:"10000000" doc:"rate limits kept in memory; the least used are forgotten"`
+	Running      int     `config:"running" default:"20000" min:"1" doc:"calls being answered at once; more are answered THROTTLED"`
+	PerUser      int     `config:"per_user" default:"256" min:"0" doc:"requests of one user at once; 0: no bound"`
+	Waiters      int     `config:"waiters" default:"5000" min:"0" doc:"long polls at once; more are answered without waiting"`
+}
+
+// HTTP bounds what a client may take of the server.
+type HTTP struct {
+	MaxConnections int           `config:"max_connections" default:"20000" min:"1" doc:"connections at once; more wait to be accepted"`
+	HeaderTimeout  time.Duration `config:"header_timeout" default:"5s" min:"100ms" doc:"longest time to send a call's header"`
+	BodyTimeout    time.Duration `config:"body_timeout" default:"10s" min:"100ms" doc:"longest time to send a call, header and body"`
+	IdleTimeout    time.Duration `config:"idle_timeout" default:"90s" min:"1s" doc:"how long a connection may be unused"`
+	MaxHeaderBytes int           `config:"max_header_bytes" default:"16384" min:"1024" max:"1048576" doc:"largest header of a call, in bytes"`
+}
+
+// Payment bounds the payment channel's messages.
+type Payment struct {
+	CallbackWindow time.Duration `config:"callback_window" default:"5m" min:"1s" max:"1h" doc:"how far the time of a payment signature may be off"`
+}
+
+// CORS says which web pages may call.
+type CORS struct {
+	Origins []string `config:"origins" default:"" doc:"origins whose scripts may call; * for all"`
+}

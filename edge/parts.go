@@ -1,0 +1,145 @@
+package edge
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"google.golang.org/grpc"
+
+	"github.com/cellquota/cellquota/edge/identity"
+	"github.com/cellquota/cellquota/edge/permit"
+	"github.com/cellquota/cellquota/edge/proxy"
+	"github.com/cellquota/cellquota/edge/routes"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/lifecycle"
+	"github.com/cellquota/cellquota/internal/signed"
+	"github.com/cellquota/cellquota/internal/telemetry"
+	"github.com/cellquota/cellquota/internal/transport"
+	cq "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// name gives the process a name among the edges, if it was given none. Two edges of one name would
+// acknowledge routes for each other.
+func name(cfg *Config) error {
+	if cfg.EdgeID != "" {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("edge_id: no host name: %w", err)
+	}
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	cfg.EdgeID = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(random[:]))
+	return nil
+}
+
+// keyRings are the keys an edge works with.
+type keyRings struct{ permit, receipt, payment *permit.Ring }
+
+func loadRings(keysDir string) (keyRings, error) {
+	var (
+		rings keyRings
+		errs  []error
+	)
+	for use, ring := range map[signed.Use]**permit.Ring{
+		signed.UsePermit: &rings.permit, signed.UseReceipt: &rings.receipt, signed.UsePayment: &rings.payment,
+	} {
+		loaded, err := permit.LoadRing(keysDir, use)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("keys_dir: %w", err))
+		}
+		*ring = loaded
+	}
+	return rings, errors.Join(errs...)
+}
+
+// follow makes the rings go by a snapshot's key states.
+func (k keyRings) follow(s *routes.Snapshot, log *slog.Logger) {
+	for _, ring := range []*permit.Ring{k.permit, k.receipt, k.payment} {
+		if err := ring.Follow(s); err != nil {
+			log.Error("keys not read again", slog.String(telemetry.Event, "keys_reload_failed"), slog.Any(telemetry.Error, err))
+		}
+	}
+}
+
+func verifier(ctx context.Context, cfg Identity, now clock.Clock, log *slog.Logger) (*identity.Verifier, error) {
+	set := identity.Settings{Issuer: cfg.Issuer, Audience: cfg.Audience, Now: now.Now}
+	if cfg.SecretFile != "" {
+		return identity.NewHS256(set, cfg.SecretFile)
+	}
+	return identity.NewJWKS(ctx, set, cfg.JWKSURL, log)
+}
+
+// dialOptions are how this edge goes to cells and control plane.
+func dialOptions(cfg Config, log *slog.Logger) (transport.DialOptions, error) {
+	o := transport.DialOptions{Dev: cfg.Dev, Workload: "edge/" + cfg.EdgeID, DefaultTimeout: cfg.RequestTimeout}
+	if !cfg.TLS.Enabled() {
+		return o, nil
+	}
+	identity, err := transport.LoadTLS(transport.TLSFiles{CertFile: cfg.TLS.CertFile, KeyFile: cfg.TLS.KeyFile, CAFile: cfg.TLS.CAFile}, log)
+	if err != nil {
+		return o, fmt.Errorf("tls: %w", err)
+	}
+	o.TLS = identity
+	return o, nil
+}
+
+// watch starts the watch of routes. Keys and ways to the cells follow each snapshot before it is
+// acknowledged.
+func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings keyRings, cells *proxy.Cells, d routes.Deps) (*routes.Watcher, error) {
+	var conns []*grpc.ClientConn
+	for _, addr := range cfg.ControlPlane.Addrs {
+		conn, err := transport.Dial(addr, dial)
+		if err != nil {
+			return nil, fmt.Errorf("control_plane.addrs: %w", err)
+		}
+		conns = append(conns, conn)
+		d.Replicas = append(d.Replicas, cq.NewRoutingServiceClient(conn))
+	}
+	d.EdgeID = cfg.EdgeID
+	d.Applied = func(s *routes.Snapshot) {
+		rings.follow(s, d.Log)
+		cells.Sync(s.Cells)
+	}
+	watcher, err := routes.NewWatcher(d)
+	if err != nil {
+		return nil, err
+	}
+	group.Go("routes", func(ctx context.Context) error {
+		defer func() {
+			for _, conn := range conns {
+				_ = conn.Close() // only ever fails when it is closed already
+			}
+		}()
+		return watcher.Run(ctx)
+	})
+	return watcher, nil
+}
+
+// readiness is green once there are routes. A control plane that is gone is a reason to look at,
+// but no reason to send customers elsewhere.
+func readiness(w *routes.Watcher) telemetry.Ready {
+	return func() (bool, map[string]string) {
+		if w.Snapshot() == nil {
+			return false, map[string]string{"routes": "no snapshot from the control plane yet"}
+		}
+		if !w.Connected() {
+			return true, map[string]string{"routes": "the control plane is not reached; the last snapshot is served"}
+		}
+		return true, nil
+	}
+}
+
+func metricsOptions(cfg Config, log *slog.Logger) []telemetry.ServerOption {
+	opts := []telemetry.ServerOption{telemetry.WithServerLog(log)}
+	if cfg.MetricsTokenFile != "" {
+		opts = append(opts, telemetry.WithTokenFile(cfg.MetricsTokenFile))
+	}
+	return opts
+}

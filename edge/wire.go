@@ -1,0 +1,157 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/metric/noop"
+
+	"github.com/cellquota/cellquota/edge/api"
+	"github.com/cellquota/cellquota/edge/limit"
+	"github.com/cellquota/cellquota/edge/permit"
+	"github.com/cellquota/cellquota/edge/proxy"
+	"github.com/cellquota/cellquota/edge/route"
+	"github.com/cellquota/cellquota/edge/routes"
+	"github.com/cellquota/cellquota/edge/soldout"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/lifecycle"
+	"github.com/cellquota/cellquota/internal/telemetry"
+)
+
+// Run runs an edge until ctx ends, then drains it within the shutdown grace. It returns nil after a
+// clean drain, and says what it was doing when it could not start.
+func Run(ctx context.Context, cfg Config) error {
+	level := &slog.LevelVar{}
+	parsed, err := telemetry.ParseLevel(cfg.LogLevel)
+	if err != nil {
+		return fmt.Errorf("log_level: %w", err)
+	}
+	level.Set(parsed)
+	log := telemetry.NewLogger(os.Stderr, "edge", level)
+	flush, err := telemetry.InitTracing(ctx, "cellquota-edge", cfg.Trace.Endpoint, cfg.Trace.Sample)
+	if err != nil {
+		return err
+	}
+	group := lifecycle.New(ctx, log)
+	group.OnStop("traces", flush)
+	e, err := assemble(group, cfg, log, level)
+	if err != nil {
+		return fmt.Errorf("edge: %w", err)
+	}
+	log.Info("edge is up", slog.String(telemetry.Event, "started"),
+		slog.String("http_addr", e.listener.Addr().String()), slog.String("metrics_addr", e.metrics.Addr().String()), slog.String("edge_id", cfg.EdgeID))
+	return group.Wait(cfg.ShutdownGrace)
+}
+
+// running is what Run and its test need of an assembled edge.
+type running struct {
+	listener net.Listener
+	metrics  *telemetry.Server
+}
+
+// assemble makes every part and starts it as a member of group.
+func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.LevelVar) (*running, error) {
+	if err := name(&cfg); err != nil {
+		return nil, err
+	}
+	now := clock.Offset(clock.System(), cfg.ClockOffset)
+	registry := telemetry.NewRegistry()
+
+	rings, err := loadRings(cfg.KeysDir)
+	if err != nil {
+		return nil, err
+	}
+	verifier, err := verifier(group.Context(), cfg.Identity, now, log)
+	if err != nil {
+		return nil, err
+	}
+	dial, err := dialOptions(cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	cells := proxy.New(group.Context(), proxy.Settings{
+		Dial: dial, Streams: cfg.Admit.Streams, BatchMax: cfg.Admit.BatchMax, BatchWait: cfg.Admit.BatchWait,
+		InflightMax: cfg.Admit.InflightMax, Timeout: cfg.RequestTimeout,
+	}, proxy.Deps{Clock: now, Log: log, Registry: registry})
+	group.Go("cells", func(ctx context.Context) error {
+		<-ctx.Done()
+		cells.Close()
+		return nil
+	})
+	watcher, err := watch(group, cfg, dial, rings, cells, routes.Deps{Clock: now, Log: log, Registry: registry})
+	if err != nil {
+		return nil, err
+	}
+	limits, err := limit.New(limit.Ceilings{
+		User:    route.Rate{PerSecond: cfg.Limits.UserRate, Burst: cfg.Limits.UserBurst},
+		Network: route.Rate{PerSecond: cfg.Limits.NetworkRate, Burst: cfg.Limits.NetworkBurst},
+		Buckets: cfg.Limits.Buckets,
+	}, now)
+	if err != nil {
+		return nil, err
+	}
+	networks, err := limit.NewNetworks(cfg.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
+	empty, err := soldout.New(cfg.SoldOut.TTL, now)
+	if err != nil {
+		return nil, err
+	}
+	face := api.New(api.Settings{
+		Timeout: cfg.RequestTimeout, MaxWait: cfg.WaitMax, MaxWaiters: cfg.Limits.Waiters, MaxRunning: cfg.Limits.Running,
+		MaxPerUser: cfg.Limits.PerUser, CallbackWindow: cfg.Payment.CallbackWindow, Origins: cfg.CORS.Origins,
+	}, api.Parts{
+		Routes: watcher, Identity: verifier, Permits: permit.New(rings.permit), Receipts: rings.receipt,
+		PaymentKeys: rings.payment, Limits: limits, Networks: networks, SoldOut: empty, Cells: cells,
+		Clock: now, Log: log, Registry: registry,
+	})
+	listener, err := serveHTTP(group, cfg, face, log)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(watcher), level, metricsOptions(cfg, log)...)
+	if err != nil {
+		return nil, err
+	}
+	group.Go("metrics", metrics.Serve)
+	return &running{listener, metrics}, nil
+}
+
+// serveHTTP takes the address and serves the face behind the bounds of the configuration.
+func serveHTTP(group *lifecycle.Group, cfg Config, face *api.Server, log *slog.Logger) (net.Listener, error) {
+	listener, err := net.Listen("tcp", cfg.HTTPAddr)
+	if err != nil {
+		return nil, fmt.Errorf("http_addr: %w", err)
+	}
+	server := &http.Server{
+		Handler:           traced(face),
+		ReadHeaderTimeout: cfg.HTTP.HeaderTimeout,
+		ReadTimeout:       cfg.HTTP.BodyTimeout,
+		WriteTimeout:      cfg.HTTP.BodyTimeout + cfg.WaitMax + 2*cfg.RequestTimeout + time.Second,
+		IdleTimeout:       cfg.HTTP.IdleTimeout,
+		MaxHeaderBytes:    cfg.HTTP.MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	group.Go("http", func(context.Context) error {
+		if err := server.Serve(boundConnections(listener, cfg.HTTP.MaxConnections)); err != nil && err != http.ErrServerClosed { //nolint:errorlint // Serve returns it bare
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	group.OnStop("http", server.Shutdown)
+	return listener, nil
+}
+
+// traced gives every call a span, or continues the caller's. Metrics of calls are the face's own.
+func traced(face *api.Server) http.Handler {
+	return otelhttp.NewHandler(face, "edge",
+		otelhttp.WithMeterProvider(noop.NewMeterProvider()),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return face.CallName(r) }))
+}
