@@ -105,7 +105,10 @@ func PlanRebalance(r Rebalance) (RebalancePlan, error) {
 	if plan.ReserveAfter, err = quantity.New(after); err != nil {
 		return RebalancePlan{}, fmt.Errorf("the reserve after the rebalance: %w", err)
 	}
-	return plan, plan.Check()
+	if err := plan.Check(); err != nil {
+		return RebalancePlan{}, err
+	}
+	return plan, nil
 }
 
 func checkUsage(cells []Usage) error {

@@ -95,7 +95,10 @@ func Split(r Request) (Plan, error) {
 	for i, c := range cells {
 		plan.Grants[i] = Grant{Cell: c.Cell, Units: units[i]}
 	}
-	return plan, plan.Check()
+	if err := plan.Check(); err != nil {
+		return Plan{}, err
+	}
+	return plan, nil
 }
 
 // decide gives the units of each cell, in the order of cells.
