@@ -19,10 +19,11 @@ func TestAcceptedThenReplayed(t *testing.T) {
 		t.Fatalf("reservation %s", first.Reservation)
 	}
 	// The message that Go appends to is the message that the script wrote.
-	list, broken, err := m.Unpublished(ctx, skuScope, 0, 10)
-	if err != nil || len(broken) != 0 || len(list) != 1 {
-		t.Fatalf("unpublished %v, broken %v, %v", list, broken, err)
+	page, err := m.Unpublished(ctx, skuScope, 0, "", 10)
+	if err != nil || len(page.Broken) != 0 || len(page.Entries) != 1 || page.Next != "" {
+		t.Fatalf("page %+v, %v", page, err)
 	}
+	list := page.Entries
 	if string(list[0].Message) != string(first.Granted.Message) || list[0].StreamID != first.Granted.StreamID {
 		t.Fatal("stream entry and granted message differ")
 	}

@@ -42,36 +42,49 @@ func (c *Client) Acked(ctx context.Context, list []Granted) error {
 	return nil
 }
 
-// Unpublished reads up to limit stream entries of the present build that were
-// admitted at least age ago by Redis TIME, oldest first: admissions that the log
-// has not acknowledged. An entry that cannot be read is returned in broken by its
-// stream id and left where it is.
-func (c *Client) Unpublished(ctx context.Context, scope Scope, age time.Duration, limit int64) (list []Granted, broken []string, err error) {
+// Page is one page of stream entries, oldest first.
+type Page struct {
+	Entries []Granted
+	Broken  []string // ids of entries that cannot be read; they stay where they are
+	Next    string   // where the next page begins; "" when this was the last
+}
+
+// Unpublished reads a page of stream entries of the present build that were
+// admitted at least age ago by Redis TIME: admissions that the log has not
+// acknowledged. after is the Next of the page before, or "".
+func (c *Client) Unpublished(ctx context.Context, scope Scope, age time.Duration, after string, limit int64) (Page, error) {
 	build, err := c.metaBuild(ctx, scope)
 	if err != nil || build.IsZero() {
-		return nil, nil, err
+		return Page{}, err
 	}
 	now, err := c.maint.Time(ctx).Result()
 	if err != nil {
-		return nil, nil, translate(err)
+		return Page{}, translate(err)
 	}
-	end := strconv.FormatInt(now.Add(-age).UnixMilli(), 10)
-	entries, err := c.maint.XRangeN(ctx, scope.at(build).stream(), "-", end, limit).Result()
+	start, end := "-", strconv.FormatInt(now.Add(-age).UnixMilli(), 10)
+	if after != "" {
+		start = "(" + after
+	}
+	entries, err := c.maint.XRangeN(ctx, scope.at(build).stream(), start, end, limit).Result()
 	if err != nil && !isNil(err) {
-		return nil, nil, translate(err)
+		return Page{}, translate(err)
 	}
+	var page Page
 	for _, e := range entries {
 		message, _ := e.Values["m"].(string)
 		g, err := grantedFrom(scope, []byte(message))
 		if err != nil {
-			broken = append(broken, e.ID)
+			page.Broken = append(page.Broken, e.ID)
 			continue
 		}
 		g.StreamID = e.ID
 		g.Traceparent, _ = e.Values["t"].(string)
-		list = append(list, g)
+		page.Entries = append(page.Entries, g)
 	}
-	return list, broken, nil
+	if int64(len(entries)) == limit {
+		page.Next = entries[len(entries)-1].ID
+	}
+	return page, nil
 }
 
 // StreamLength is the number of entries in the present build's stream.
