@@ -84,8 +84,13 @@ func (k keys) instance(cell ids.CellID, id string) string {
 }
 
 func (k keys) proof(cell ids.CellID, version int64) string {
+	return k.room(KindProof) + ProofName(cell, version)
+}
+
+// ProofName is a proof's name within its folder; the version sorts.
+func ProofName(cell ids.CellID, version int64) string {
 	digits := strconv.FormatInt(version, 10)
-	return k.room(KindProof) + string(cell) + "/" + strings.Repeat("0", max(0, 19-len(digits))) + digits
+	return string(cell) + "/" + strings.Repeat("0", max(0, 19-len(digits))) + digits
 }
 
 func (k keys) audit(at time.Time, id string) string {

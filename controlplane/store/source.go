@@ -130,3 +130,6 @@ func (s *Store) changed(ev *clientv3.Event) Entry {
 	}
 	return s.entry(ev.Kv)
 }
+
+// Key gives the whole key of a record: a kind and its name within the folder.
+func (s *Store) Key(kind Kind, name string) string { return s.keys.room(kind) + name }
