@@ -1,0 +1,97 @@
+package tidy
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// root is the repository's root: the nearest folder above with a go.mod.
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatal("no go.mod above")
+	return ""
+}
+
+// TestHouse is the point of this package.
+func TestHouse(t *testing.T) {
+	t.Parallel()
+	found, err := Check(os.DirFS(root(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range found {
+		t.Error(v)
+	}
+}
+
+// TestHouseWasSeen keeps TestHouse from passing because it looked at nothing.
+func TestHouseWasSeen(t *testing.T) {
+	t.Parallel()
+	house, err := read(os.DirFS(root(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, f := range house.files {
+		seen[f.dir] = true
+	}
+	for _, dir := range []string{"allocator", "allocator/quantity", "fencing", "controlplane/core", "cell/reservation", "cell/shard", "edge/api", "internal/tidy", "proto/cellquota/v1"} {
+		if !seen[dir] {
+			t.Errorf("%s was not read", dir)
+		}
+	}
+	if len(house.texts) == 0 {
+		t.Error("no .sql, .lua or .proto file was read")
+	}
+}
+
+// TestSizes reports the longest files and functions. It is a gauge, not a cap: ask
+// of each whether a second noun or a pure leaf wants to leave.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	house, err := read(os.DirFS(root(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type size struct {
+		lines int
+		name  string
+	}
+	var files, functions []size
+	for _, f := range house.files {
+		if f.generated {
+			continue
+		}
+		lines := func(n ast.Node) int { return f.fset.Position(n.End()).Line - f.fset.Position(n.Pos()).Line + 1 }
+		files = append(files, size{f.fset.Position(f.ast.FileEnd).Line, f.path})
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				functions = append(functions, size{lines(fn), f.path + " " + fn.Name.Name})
+			}
+		}
+	}
+	for kind, sizes := range map[string][]size{"files": files, "functions": functions} {
+		slices.SortFunc(sizes, func(a, b size) int { return cmp.Compare(b.lines, a.lines) })
+		var text strings.Builder
+		for _, s := range sizes[:min(8, len(sizes))] {
+			fmt.Fprintf(&text, "\n%5d %s", s.lines, s.name)
+		}
+		t.Logf("longest %s of %d:%s", kind, len(sizes), text.String())
+	}
+}
