@@ -108,14 +108,14 @@ func createSchema(ctx context.Context, db *sql.DB) error {
 
 func schemaStep(ctx context.Context, db *sql.DB) (int64, error) {
 	var exists bool
-	if err := db.QueryRowContext(ctx, "SELECT to_regclass($1) IS NOT NULL", versionTable).Scan(&exists); err != nil {
+	if err := db.QueryRowContext(ctx, existsSQL, versionTable).Scan(&exists); err != nil {
 		return 0, fmt.Errorf("look for the schema: %w", err)
 	}
 	if !exists {
 		return 0, nil
 	}
 	var step int64
-	err := db.QueryRowContext(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&step)
+	err := db.QueryRowContext(ctx, stepSQL).Scan(&step)
 	if err != nil {
 		return 0, fmt.Errorf("read the schema's step: %w", err)
 	}

@@ -50,7 +50,7 @@ func createRole(ctx context.Context, db *sql.DB, name, password string) error {
 	}
 	// ALTER ROLE takes no parameters; format quotes the literal on the server.
 	var statement string
-	err := db.QueryRowContext(ctx, "SELECT format('ALTER ROLE "+name+" PASSWORD %L', $1::text)", password).Scan(&statement)
+	err := db.QueryRowContext(ctx, passwordSQL, name, password).Scan(&statement)
 	if err != nil {
 		return fmt.Errorf("quote the password of %s: %w", name, err)
 	}

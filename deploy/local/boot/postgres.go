@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cellquota/cellquota/deploy/local/layout"
 	"github.com/cellquota/cellquota/deploy/local/supervise"
@@ -22,6 +23,8 @@ const (
 	// its processes still leaving, once or twice.
 	postgresTries = 5
 	postgresPause = 300 * time.Millisecond
+	// duplicateDatabase is PostgreSQL's SQLSTATE for a database that is there.
+	duplicateDatabase = "42P04"
 )
 
 // shardServer is a cell's PostgreSQL server as its account sees it.
@@ -137,11 +140,10 @@ func createDatabase(ctx context.Context, dsn string) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	var there bool
-	err = conn.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)`, layout.Database).Scan(&there)
-	if err != nil || there {
-		return err
-	}
 	_, err = conn.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{layout.Database}.Sanitize())
+	var refusal *pgconn.PgError
+	if errors.As(err, &refusal) && refusal.Code == duplicateDatabase {
+		return nil
+	}
 	return err
 }

@@ -1,0 +1,12 @@
+package migrate
+
+import _ "embed"
+
+var (
+	//go:embed exists.sql
+	existsSQL string
+	//go:embed step.sql
+	stepSQL string
+	//go:embed password.sql
+	passwordSQL string
+)
