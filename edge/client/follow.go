@@ -14,11 +14,11 @@ const shortestPoll = 200 * time.Millisecond
 // order, or ctx ends (the error is then ctx's, and the newest state comes with it). A call without
 // an answer is made again: asking changes nothing. An answer that refuses ends it.
 func (c *Client) Follow(ctx context.Context, clk clock.Clock, token, campaign, sku string, from Request, wait time.Duration) (Request, Answer, error) {
-	now, attempt := from, 0
+	now, attempt, waited := from, 0, wait > 0
 	for {
 		hint := max(time.Duration(now.PollAfterMS)*time.Millisecond, shortestPoll)
-		if wait > 0 {
-			hint = 0 // the edge waits for us
+		if waited {
+			hint = 0 // the edge does the waiting
 		}
 		if attempt > 0 {
 			hint = pause(attempt)
@@ -26,6 +26,7 @@ func (c *Client) Follow(ctx context.Context, clk clock.Clock, token, campaign, s
 		if err := clk.Sleep(ctx, hint); err != nil {
 			return now, Answer{}, err
 		}
+		began := clk.Now()
 		next, a, err := c.Status(ctx, token, campaign, sku, from.RequestID, from.Receipt, wait)
 		switch {
 		case err != nil:
@@ -40,6 +41,7 @@ func (c *Client) Follow(ctx context.Context, clk clock.Clock, token, campaign, s
 			continue
 		}
 		now, attempt = next, 0
+		waited = wait > 0 && clk.Now().Sub(began) >= wait/2 // an edge that is full answers at once
 		if !now.OnItsWay() {
 			return now, a, nil
 		}
