@@ -46,8 +46,12 @@ func TestPaymentWindow(t *testing.T) {
 		off  time.Duration
 		good bool
 	}{
-		{0, true}, {5 * time.Minute, true}, {-5 * time.Minute, true},
-		{5*time.Minute + time.Nanosecond, false}, {-5*time.Minute - time.Nanosecond, false}, {24 * time.Hour, false},
+		{0, true},
+		{5 * time.Minute, true},
+		{-5 * time.Minute, true},
+		{5*time.Minute + time.Nanosecond, false},
+		{-5*time.Minute - time.Nanosecond, false},
+		{24 * time.Hour, false},
 	}
 	for _, c := range cases {
 		err := VerifyPayment(header, callback, whole.Add(c.off), 5*time.Minute, keys)

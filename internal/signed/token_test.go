@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cellquota/cellquota/internal/ids"
 	"pgregory.net/rapid"
+
+	"github.com/cellquota/cellquota/internal/ids"
 )
 
 var at = time.Date(2026, 11, 11, 0, 0, 0, 123_000_000, time.UTC)

@@ -77,23 +77,24 @@ type nameStack [maxDepth + 1]map[string]bool
 
 // check looks at the token that in has just read and returns the rule it breaks.
 func (s *nameStack) check(in *jsontext.Decoder, token jsontext.Token) string {
-	switch token.Kind() {
-	case jsontext.KindBeginObject:
+	if token.Kind() == jsontext.KindBeginObject {
 		s[in.StackDepth()] = map[string]bool{}
-	case jsontext.KindString:
-		text := token.String()
-		if strings.ContainsRune(text, 0) {
-			return "must not contain the character U+0000"
-		}
-		if kind, length := in.StackIndex(in.StackDepth()); kind != jsontext.KindBeginObject || length%2 == 0 {
-			return "" // a value; after a name the length is odd
-		}
-		folded, seen := fold(text), s[in.StackDepth()]
-		if seen[folded] {
-			return "must appear only once, in whatever case"
-		}
-		seen[folded] = true
 	}
+	if token.Kind() != jsontext.KindString {
+		return ""
+	}
+	text := token.String()
+	if strings.ContainsRune(text, 0) {
+		return "must not contain the character U+0000"
+	}
+	if kind, length := in.StackIndex(in.StackDepth()); kind != jsontext.KindBeginObject || length%2 == 0 {
+		return "" // a value; after a name the length is odd
+	}
+	folded, seen := fold(text), s[in.StackDepth()]
+	if seen[folded] {
+		return "must appear only once, in whatever case"
+	}
+	seen[folded] = true
 	return ""
 }
 

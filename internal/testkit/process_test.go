@@ -48,7 +48,7 @@ func TestServersDoNotOutliveTheirTest(t *testing.T) {
 		}
 		for _, dir := range dirs {
 			if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("directory %s is left: %v", dir, err)
+				return fmt.Errorf("directory %s is left", dir)
 			}
 		}
 		return nil

@@ -51,6 +51,10 @@ func Check(fsys fs.FS) ([]Violation, error) {
 	if err != nil {
 		return nil, err
 	}
+	return t.check(), nil
+}
+
+func (t *tree) check() []Violation {
 	var found []Violation
 	for _, rule := range Rules() {
 		for _, v := range rule.find(t) {
@@ -61,7 +65,7 @@ func Check(fsys fs.FS) ([]Violation, error) {
 	slices.SortFunc(found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule))
 	})
-	return found, nil
+	return found
 }
 
 // eachFile makes a rule's find of a function over single files that people write;

@@ -109,14 +109,19 @@ var testLibraries = []string{"testing", "pgregory.net/rapid", "github.com/google
 
 var testkitLaw = Rule{
 	Name: "testkit",
-	Law:  "testkit and test libraries are imported by _test files, testkit itself, tests/ and packages of suites (named …test) only.",
+	Law:  "testkit, test libraries and packages for tests (named …test) are imported by tests only.",
 	find: func(t *tree) []Violation {
-		kit := append(list(t.module+"/internal/testkit"), testLibraries...)
+		refused := append(list(t.module+"/internal/testkit"), testLibraries...)
+		for _, f := range t.files {
+			if supportsTests(f.dir) {
+				refused = append(refused, t.module+"/"+f.dir)
+			}
+		}
 		return eachFile(func(f *file) []Violation {
-			if f.test || f.within("internal/testkit", "tests") || strings.HasSuffix(f.dir, "test") {
+			if f.test || f.within("internal/testkit", "tests") {
 				return nil
 			}
-			return forbidden(f, kit, "move the code into a _test file, or into internal/testkit when two rooms need it")
+			return forbidden(f, refused, "move the code into a _test file, or into internal/testkit when two rooms need it")
 		})(t)
 	},
 }

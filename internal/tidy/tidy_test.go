@@ -2,40 +2,53 @@ package tidy
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"go/ast"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 // root is the repository's root: the nearest folder above with a go.mod.
-func root(t *testing.T) string {
-	t.Helper()
+func root() (string, error) {
 	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("no go.mod in any folder above")
+}
+
+// house is the repository, read once.
+var house = sync.OnceValues(func() (*tree, error) {
+	dir, err := root()
+	if err != nil {
+		return nil, err
+	}
+	return read(os.DirFS(dir))
+})
+
+func readHouse(t *testing.T) *tree {
+	t.Helper()
+	read, err := house()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dir != filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		dir = filepath.Dir(dir)
-	}
-	t.Fatal("no go.mod above")
-	return ""
+	return read
 }
 
 // TestHouse is the point of this package.
 func TestHouse(t *testing.T) {
 	t.Parallel()
-	found, err := Check(os.DirFS(root(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range found {
+	for _, v := range readHouse(t).check() {
 		t.Error(v)
 	}
 }
@@ -43,10 +56,7 @@ func TestHouse(t *testing.T) {
 // TestHouseWasSeen keeps TestHouse from passing because it looked at nothing.
 func TestHouseWasSeen(t *testing.T) {
 	t.Parallel()
-	house, err := read(os.DirFS(root(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	house := readHouse(t)
 	seen := map[string]bool{}
 	for _, f := range house.files {
 		seen[f.dir] = true
@@ -65,10 +75,7 @@ func TestHouseWasSeen(t *testing.T) {
 // of each whether a second noun or a pure leaf wants to leave.
 func TestSizes(t *testing.T) {
 	t.Parallel()
-	house, err := read(os.DirFS(root(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	house := readHouse(t)
 	type size struct {
 		lines int
 		name  string

@@ -24,7 +24,7 @@ type tree struct {
 type file struct {
 	path      string // from the repository's root, with slashes
 	dir       string
-	test      bool // *_test.go
+	test      bool // *_test.go, or in a package that only tests import (see supportsTests)
 	generated bool // "Code generated … DO NOT EDIT."
 	ast       *ast.File
 	fset      *token.FileSet
@@ -76,11 +76,17 @@ func (t *tree) add(fsys fs.FS, name string) error {
 		return err
 	}
 	t.files = append(t.files, &file{
-		path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go"),
+		path: name, dir: path.Dir(name), test: strings.HasSuffix(name, "_test.go") || supportsTests(path.Dir(name)),
 		generated: ast.IsGenerated(parsed), ast: parsed, fset: t.fset,
 	})
 	return nil
 }
+
+// supportsTests reports whether a folder or import path is a package for tests, by
+// Go's custom of calling it so (storetest, like httptest): a suite that every
+// implementation runs, or the one fake of a neighbour. testkitLaw keeps it out of
+// production.
+func supportsTests(dir string) bool { return strings.HasSuffix(path.Base(dir), "test") }
 
 func modulePath(fsys fs.FS) (string, error) {
 	mod, err := fs.ReadFile(fsys, "go.mod")
