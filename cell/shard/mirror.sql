@@ -51,12 +51,14 @@ SELECT f.messages_from, coalesce(m.raised_fence, 0), coalesce(m.raised_count, 0)
 FROM cellquota.fence f LEFT JOIN cellquota.mirrors m ON m.campaign_id = $1 AND m.scope_key = $2;
 
 -- name: snapshot_stocks
-SELECT sku_id, available, version FROM cellquota.stock WHERE campaign_id = $1 AND ($2 = '*' OR sku_id = $2) ORDER BY sku_id;
+SELECT s.sku_id, s.available, s.version, CASE WHEN s.adjustment_version = f.fence_version THEN s.last_number ELSE 0 END
+FROM cellquota.stock s CROSS JOIN cellquota.fence f WHERE s.campaign_id = $1 AND ($2 = '*' OR s.sku_id = $2) ORDER BY s.sku_id;
 
 -- name: snapshot_marks
 DECLARE marks NO SCROLL CURSOR FOR
-SELECT b.user_id, b.reservation_id, b.origin, coalesce(r.request_id, '')
+SELECT b.user_id, b.reservation_id, b.origin, coalesce(r.request_id, ''), coalesce(r.sku_id, ''), coalesce(r.quantity, 0), coalesce(r.state, ''), coalesce(o.state, '')
 FROM cellquota.buyers b LEFT JOIN cellquota.reservations r ON r.reservation_id = b.reservation_id
+  LEFT JOIN cellquota.orders o ON o.reservation_id = b.reservation_id
 WHERE b.campaign_id = $1 AND b.scope_key = $2;
 
 -- name: snapshot_requests
@@ -66,7 +68,8 @@ SELECT i.request_id, i.campaign_id, i.sku_id, i.user_id, i.quantity, i.reservati
   coalesce(o.order_id, ''), coalesce(o.state, ''), coalesce(r.state, ''), coalesce(o.reason, ''), coalesce(o.version, 0), o.expires_at
 FROM cellquota.inbox i LEFT JOIN cellquota.orders o ON o.reservation_id = i.reservation_id
   LEFT JOIN cellquota.reservations r ON r.reservation_id = i.reservation_id
-WHERE i.campaign_id = $1 AND ($2 = '*' OR i.sku_id = $2);
+WHERE i.campaign_id = $1 AND ($2 = '*' OR i.sku_id = $2)
+ORDER BY i.fence_version, i.build_count;
 
 -- name: snapshot_fetch_marks
 FETCH 2000 FROM marks;

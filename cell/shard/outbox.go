@@ -31,6 +31,8 @@ type OutboxRow struct {
 	// MirrorBuild is the build raised for the row's mirror, read with the claim; zero: none. A
 	// mirror of another build refuses the effect, and the row is claimed again.
 	MirrorBuild ids.Build
+	// ScopeKey names the row's mirror within its campaign: the SKU, or WholeCampaign.
+	ScopeKey string
 }
 
 // outRow is an outbox row to be.
@@ -87,7 +89,7 @@ func (s *Store) ClaimOutbox(ctx context.Context, target string, limit int, owner
 		out, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (OutboxRow, error) {
 			var r OutboxRow
 			err := row.Scan(&r.ID, &r.Aggregate, &r.EventType, &r.CampaignID, &r.SKUID, &r.Payload, &r.Traceparent, &r.Attempts,
-				&r.MirrorBuild.Fence, &r.MirrorBuild.Count)
+				&r.MirrorBuild.Fence, &r.MirrorBuild.Count, &r.ScopeKey)
 			return r, err
 		})
 		return err
@@ -104,6 +106,18 @@ func (s *Store) MarkPublished(ctx context.Context, owner string, rows []int64) e
 // ReleaseOutbox gives rows of owner's claim back at once, to be claimed again.
 func (s *Store) ReleaseOutbox(ctx context.Context, owner string, rows []int64) error {
 	return s.outboxVerb(ctx, "release_outbox", "outbox_release", rows, owner)
+}
+
+// DeferOutbox gives rows of owner's claim back, to be claimed by anyone after pause: their receiver
+// cannot take them yet, and they must not keep others from leaving.
+func (s *Store) DeferOutbox(ctx context.Context, owner string, rows []int64, pause time.Duration) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	return s.inTx(ctx, "defer_outbox", needSettle, func(ctx context.Context, t tx) error {
+		_, err := t.Exec(ctx, sql("outbox_defer"), rows, owner, pause.Seconds())
+		return err
+	})
 }
 
 func (s *Store) outboxVerb(ctx context.Context, verb, query string, rows []int64, owner string) error {

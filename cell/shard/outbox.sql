@@ -24,7 +24,7 @@ WITH c AS MATERIALIZED (
   RETURNING o.outbox_id, o.aggregate, o.event_type, o.campaign_id, o.sku_id, o.payload, o.traceparent, o.attempts
 )
 SELECT u.outbox_id, u.aggregate, u.event_type, u.campaign_id, u.sku_id, u.payload, u.traceparent, u.attempts,
-  coalesce(m.raised_fence, 0), coalesce(m.raised_count, 0)
+  coalesce(m.raised_fence, 0), coalesce(m.raised_count, 0), CASE p.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE u.sku_id END
 FROM u LEFT JOIN cellquota.campaigns p ON p.campaign_id = u.campaign_id
   LEFT JOIN cellquota.mirrors m ON m.campaign_id = u.campaign_id
     AND m.scope_key = CASE p.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE u.sku_id END
@@ -39,6 +39,20 @@ WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
 -- name: outbox_release
 UPDATE cellquota.outbox SET claimed_by = '', claimed_until = NULL
 WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
+
+-- Rows whose receiver cannot take them yet: nobody claims them before the pause is over, so that they
+-- do not keep the claims from rows that can go. Later rows of their aggregates wait behind them.
+-- name: outbox_defer
+UPDATE cellquota.outbox SET claimed_by = '', claimed_until = cellquota.now() + make_interval(secs => $3::float8)
+WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
+
+-- Every effect of one aggregate for the mirror, with the build raised for it, in one snapshot.
+-- name: outbox_of
+SELECT o.payload, o.state = 'PENDING', coalesce(m.raised_fence, 0), coalesce(m.raised_count, 0)
+FROM cellquota.outbox o LEFT JOIN cellquota.campaigns p ON p.campaign_id = o.campaign_id
+  LEFT JOIN cellquota.mirrors m ON m.campaign_id = o.campaign_id
+    AND m.scope_key = CASE p.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE o.sku_id END
+WHERE o.target = 'MIRROR' AND o.aggregate = $1 ORDER BY o.outbox_id;
 
 -- name: outbox_park
 UPDATE cellquota.outbox SET state = 'PARKED', claimed_until = NULL WHERE outbox_id = $1 AND claimed_by = $2 AND state = 'PENDING';

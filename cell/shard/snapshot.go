@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/internal/ids"
 )
 
@@ -30,6 +31,8 @@ type MirrorStock struct {
 	SKU       ids.SKUID
 	Available int32
 	Version   int64
+	// LastNumber of the adjustments under the shard's fence version; 0: none yet.
+	LastNumber int64
 }
 
 // Mark is one buyer row.
@@ -37,7 +40,11 @@ type Mark struct {
 	User        ids.UserID
 	Reservation ids.ReservationID
 	Carried     bool          // by a handover: the reservation lives in another cell
-	Request     ids.RequestID // empty when carried
+	Request     ids.RequestID // empty when carried, as the rest
+	SKU         ids.SKUID
+	Quantity    int32
+	State       reservation.ReservationState
+	OrderState  reservation.OrderState // empty: no order
 }
 
 // snapshotIdle bounds the silence of a snapshot between two pages: its reader writes to Redis.
@@ -76,7 +83,8 @@ func (m *MirrorSnapshot) readFacts(ctx context.Context) error {
 	}
 	m.Stocks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (MirrorStock, error) {
 		var st MirrorStock
-		return st, row.Scan(&st.SKU, &st.Available, &st.Version)
+		err := row.Scan(&st.SKU, &st.Available, &st.Version, &st.LastNumber)
+		return st, err
 	})
 	return err
 }
@@ -96,15 +104,15 @@ func (m *MirrorSnapshot) Marks(ctx context.Context) iter.Seq2[Mark, error] {
 	return paged(ctx, m, "snapshot_marks", "snapshot_fetch_marks", func(row pgx.CollectableRow) (Mark, error) {
 		var k Mark
 		var origin string
-		err := row.Scan(&k.User, &k.Reservation, &origin, &k.Request)
+		err := row.Scan(&k.User, &k.Reservation, &origin, &k.Request, &k.SKU, &k.Quantity, &k.State, &k.OrderState)
 		k.Carried = origin == "CARRIED"
 		return k, err
 	})
 }
 
 // Requests yields every request of the scope that has an outcome, rejected ones too, then an error
-// if the reading failed. A request may appear under several builds; the highest one is its present
-// attempt.
+// if the reading failed. A request may appear under several builds, the lowest first; the last one
+// is its present attempt.
 func (m *MirrorSnapshot) Requests(ctx context.Context) iter.Seq2[RequestRow, error] {
 	return paged(ctx, m, "snapshot_requests", "snapshot_fetch_requests", func(row pgx.CollectableRow) (RequestRow, error) {
 		r := RequestRow{Found: true, RaisedBuild: m.Build, MessagesFrom: m.MessagesFrom}
@@ -125,7 +133,7 @@ func paged[T any](ctx context.Context, m *MirrorSnapshot, declare, fetch string,
 			return
 		}
 		for {
-			rows, err := m.tx.Query(ctx, sql(fetch))
+			rows, err := m.tx.Query(ctx, sql(fetch), pgx.QueryExecModeExec)
 			if err != nil {
 				yield(none, translate(err))
 				return

@@ -28,6 +28,7 @@ type Store struct {
 	fenced  func(Writer)
 
 	writer atomic.Pointer[Writer]
+	specs  specCache
 
 	reporter struct {
 		sync.Mutex

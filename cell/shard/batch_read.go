@@ -1,0 +1,234 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cellquota/cellquota/cell/homes"
+	"github.com/cellquota/cellquota/cell/reservation"
+	"github.com/cellquota/cellquota/internal/ids"
+	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+type skuKey struct {
+	campaign ids.CampaignID
+	sku      ids.SKUID
+}
+
+type scopeKey struct {
+	campaign ids.CampaignID
+	scope    string
+}
+
+// batchRules are a SKU's rules with what only the tables need.
+type batchRules struct {
+	reservation.Rules
+	version int64
+	scope   string // SKU or CAMPAIGN
+}
+
+// batchFacts are what a batch read under its locks.
+type batchFacts struct {
+	messagesFrom int64
+	state        FenceState
+	available    map[skuKey]int32
+	rules        map[skuKey]*batchRules
+	owned        map[ids.CampaignID]homes.Table
+	minted       map[scopeKey]ids.Build
+	raised       map[scopeKey]ids.Build
+	earlier      map[int][]reservation.Earlier
+}
+
+// of gathers the facts of message i. A message of a fence version or build that this shard never
+// gave out means that the shard went back in time: nothing may be judged by it.
+func (f *batchFacts) of(m *Message, i int, fenceVersion int64) (*reservation.Facts, error) {
+	out := &reservation.Facts{MessagesFrom: f.messagesFrom, Earlier: f.earlier[i]}
+	if m.Build.Fence > fenceVersion {
+		return nil, fmt.Errorf("%w: message at offset %d is of fence version %d, the shard is at %d", ErrShardBehind, m.Offset, m.Build.Fence, fenceVersion)
+	}
+	out.Owned = f.owned[m.Campaign].Owns(m.Domain, m.User)
+	rules := f.rules[skuKey{m.Campaign, m.SKU}]
+	if rules == nil {
+		return out, nil
+	}
+	out.Rules = &rules.Rules
+	scope := scopeKey{m.Campaign, rules.scopeKey(m.SKU)}
+	out.Raised = f.raised[scope]
+	if m.Build.Compare(f.minted[scope]) > 0 {
+		return nil, fmt.Errorf("%w: message at offset %d is of build %s, the shard minted %s", ErrShardBehind, m.Offset, m.Build, f.minted[scope])
+	}
+	return out, nil
+}
+
+// scopeKey is the key of buyers and mirrors.
+func (r *batchRules) scopeKey(sku ids.SKUID) string {
+	if r.scope == "CAMPAIGN" {
+		return WholeCampaign
+	}
+	return string(sku)
+}
+
+// lockAndRead travels once: each statement has its own snapshot, so what follows the locks sees what
+// committed while they were awaited.
+func (r *batchRun) lockAndRead(ctx context.Context) error {
+	f := &r.facts
+	campaigns, keyCampaigns, keySKUs := r.keys()
+	b := &pgx.Batch{}
+	b.Queue(sql("position_lock"), r.in.From.Topic, r.in.From.Partition)
+	b.Queue(sql("batch_now"))
+	b.Queue(sql("batch_lock_stock"), keyCampaigns, keySKUs)
+	b.Queue(sql("batch_now"))
+	b.Queue(sql("batch_fence"))
+	b.Queue(sql("batch_rules"), keyCampaigns, keySKUs)
+	b.Queue(sql("batch_buckets"), campaigns)
+	b.Queue(sql("batch_raised"), campaigns)
+	b.Queue(sql("batch_earlier"), r.earlierArgs()...)
+	err := r.tx.send(ctx, b, func(res pgx.BatchResults) error {
+		var before, after time.Time
+		stored, found, err := readPosition(res.QueryRow(), r.in.From.Topic, r.in.From.Partition)
+		if err == nil {
+			err = r.in.From.compare(stored, found)
+		}
+		if err != nil {
+			return err
+		}
+		err = errors.Join(res.QueryRow().Scan(&before), f.readStock(res), res.QueryRow().Scan(&after),
+			res.QueryRow().Scan(&f.messagesFrom, &f.state), f.readRules(res), f.readBuckets(res), f.readRaised(res), f.readEarlier(res))
+		r.store.metrics.lockWait.WithLabelValues("apply_orders").Observe(after.Sub(before).Seconds())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.store.completeRules(ctx, r.tx, f.rules)
+}
+
+// keys are the campaigns, and the (campaign, SKU) pairs, of the batch, each once.
+func (r *batchRun) keys() (campaigns, keyCampaigns, keySKUs []string) {
+	seen, seenSKU := map[ids.CampaignID]bool{}, map[skuKey]bool{}
+	campaigns, keyCampaigns, keySKUs = []string{}, []string{}, []string{}
+	for i := range r.in.Messages {
+		m := &r.in.Messages[i]
+		if !seen[m.Campaign] {
+			seen[m.Campaign] = true
+			campaigns = append(campaigns, string(m.Campaign))
+		}
+		if k := (skuKey{m.Campaign, m.SKU}); !seenSKU[k] {
+			seenSKU[k] = true
+			keyCampaigns, keySKUs = append(keyCampaigns, string(k.campaign)), append(keySKUs, string(k.sku))
+		}
+	}
+	return campaigns, keyCampaigns, keySKUs
+}
+
+func (r *batchRun) earlierArgs() []any {
+	n := len(r.in.Messages)
+	campaign, sku, user, request := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	for i := range r.in.Messages {
+		m := &r.in.Messages[i]
+		campaign[i], sku[i], user[i], request[i] = string(m.Campaign), string(m.SKU), string(m.User), string(m.Request)
+	}
+	return []any{campaign, sku, user, request}
+}
+
+// eachRow scans the next result of a pipeline row by row.
+func eachRow(res pgx.BatchResults, scans []any, fn func() error) error {
+	rows, err := res.Query()
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, scans, fn)
+	return err
+}
+
+func (f *batchFacts) readStock(res pgx.BatchResults) error {
+	f.available = map[skuKey]int32{}
+	var k skuKey
+	var available int32
+	return eachRow(res, []any{&k.campaign, &k.sku, &available}, func() error {
+		f.available[k] = available
+		return nil
+	})
+}
+
+func (f *batchFacts) readRules(res pgx.BatchResults) error {
+	f.rules = map[skuKey]*batchRules{}
+	var k skuKey
+	var r batchRules
+	var ttl float64
+	var amount, currency string
+	return eachRow(res, []any{&k.campaign, &r.version, &k.sku, &r.OpenAt, &r.CloseAt, &r.scope, &ttl, &amount, &currency}, func() error {
+		price, err := reservation.ParseMoney(amount, currency)
+		if err != nil {
+			return err
+		}
+		one := r
+		one.Price, one.TTL = price, time.Duration(ttl*float64(time.Second))
+		f.rules[k] = &one
+		return nil
+	})
+}
+
+func (f *batchFacts) readBuckets(res pgx.BatchResults) error {
+	f.owned = map[ids.CampaignID]homes.Table{}
+	ranges := map[ids.CampaignID][]homes.Range{}
+	var campaign ids.CampaignID
+	var domain string
+	var from, to int32
+	err := eachRow(res, []any{&campaign, &domain, &from, &to}, func() error {
+		ranges[campaign] = append(ranges[campaign], homes.Range{Domain: domain, From: uint16(from), To: uint16(to), Open: true})
+		return nil
+	})
+	for c, list := range ranges {
+		f.owned[c] = homes.New(list)
+	}
+	return err
+}
+
+func (f *batchFacts) readRaised(res pgx.BatchResults) error {
+	f.minted, f.raised = map[scopeKey]ids.Build{}, map[scopeKey]ids.Build{}
+	var k scopeKey
+	var minted, raised ids.Build
+	return eachRow(res, []any{&k.campaign, &k.scope, &minted.Fence, &minted.Count, &raised.Fence, &raised.Count}, func() error {
+		f.minted[k], f.raised[k] = minted, raised
+		return nil
+	})
+}
+
+func (f *batchFacts) readEarlier(res pgx.BatchResults) error {
+	f.earlier = map[int][]reservation.Earlier{}
+	var i int32
+	var e reservation.Earlier
+	return eachRow(res, []any{&i, &e.Reservation, &e.Rejected, &e.Reason, &e.Fingerprint}, func() error {
+		f.earlier[int(i)] = append(f.earlier[int(i)], e)
+		return nil
+	})
+}
+
+// completeRules adds what only the campaign's full spec says. Specs are kept by version; the version
+// was read in this transaction, so a kept one is never out of date.
+func (s *Store) completeRules(ctx context.Context, t tx, rules map[skuKey]*batchRules) error {
+	for k, r := range rules {
+		kept, ok := s.specs.get(k.campaign, r.version)
+		if !ok {
+			var version int64
+			var raw []byte
+			if err := t.QueryRow(ctx, sql("batch_rules_spec"), k.campaign).Scan(&version, &raw); err != nil {
+				return err
+			}
+			full := &cellquotav1.CampaignRules{}
+			if err := proto.Unmarshal(raw, full); err != nil {
+				return fmt.Errorf("rules of campaign %s: %w", k.campaign, err)
+			}
+			kept = specOf(full.GetSpec())
+			s.specs.put(k.campaign, version, kept)
+		}
+		r.MaxQuantity, r.TTLByRisk = kept.maxQuantity, kept.ttlByRisk
+	}
+	return nil
+}

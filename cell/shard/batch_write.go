@@ -1,0 +1,146 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cellquota/cellquota/cell/reservation"
+)
+
+// write leaves everything that was decided, in one round trip; each count is compared before the
+// commit.
+func (r *batchRun) write(ctx context.Context) error {
+	b := &pgx.Batch{}
+	var checks []written
+	queue := func(what string, want int, name string, args ...any) {
+		b.Queue(sql(name), args...)
+		checks = append(checks, written{what, want})
+	}
+	queue("positions", 1, "position_advance", r.in.From.advanceArgs(r.out.Next, r.in.Epoch)...)
+	orders, recorded, soldOut := r.count()
+	if soldOut > 0 {
+		queue("buyers given up", soldOut, "batch_buyers_drop", r.dropArgs()...)
+	}
+	out, err := r.effects()
+	if err != nil {
+		return err
+	}
+	if orders > 0 {
+		args, m, err := r.orderArgs(orders)
+		if err != nil {
+			return err
+		}
+		queue("ledger entries", orders, "stock_move", m.args(r.tx.writer.FenceVersion, "orders", "cell")...)
+		queue("orders", orders, "batch_orders_insert", args...)
+	}
+	if recorded > 0 {
+		args, err := outArgs(out)
+		if err != nil {
+			return err
+		}
+		queue("inbox rows", recorded, "batch_inbox_insert", r.inboxArgs(recorded)...)
+		queue("outbox rows", len(out), "outbox_insert", args...)
+	}
+	return r.tx.sendCounted(ctx, b, checks)
+}
+
+// written is a statement's meant number of rows.
+type written struct {
+	what string
+	want int
+}
+
+// sendCounted runs writes together and compares each one's rows with what was meant.
+func (t tx) sendCounted(ctx context.Context, b *pgx.Batch, checks []written) error {
+	return t.send(ctx, b, func(res pgx.BatchResults) error {
+		for _, c := range checks {
+			tag, err := res.Exec()
+			if err != nil {
+				return err
+			}
+			if err := exactly(c.what, tag.RowsAffected(), c.want); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r *batchRun) count() (orders, recorded, soldOut int) {
+	for i := range r.out.Decisions {
+		d := &r.out.Decisions[i]
+		switch {
+		case d.Duplicate:
+			continue
+		case d.Outcome == Ordered:
+			orders++
+		case d.Reason == reservation.SoldOut:
+			soldOut++
+		}
+		recorded++
+	}
+	return orders, recorded, soldOut
+}
+
+// orderArgs renders winners for batch_orders_insert and their ledger entries.
+func (r *batchRun) orderArgs(n int) ([]any, moves, error) {
+	text := make([][]string, 9)
+	for c := range text {
+		text[c] = make([]string, 0, n)
+	}
+	quantity, expires := make([]int32, 0, n), make([]time.Time, 0, n)
+	fence, build := make([]int64, 0, n), make([]int64, 0, n)
+	entries := make(moves, 0, n)
+	for i := range r.out.Decisions {
+		d, m := &r.out.Decisions[i], &r.in.Messages[i]
+		if d.Outcome != Ordered {
+			continue
+		}
+		total, err := m.Price.Times(m.Quantity)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", ErrBadData, err)
+		}
+		for c, v := range []string{
+			string(m.Reservation.Order()), string(m.Reservation), string(m.Request), string(m.Campaign), string(m.SKU), string(m.User),
+			total.Amount(), total.Currency, m.DeviceID,
+		} {
+			text[c] = append(text[c], v)
+		}
+		quantity, expires = append(quantity, m.Quantity), append(expires, d.ExpiresAt)
+		fence, build = append(fence, m.Build.Fence), append(build, m.Build.Count)
+		entries = append(entries, move{campaign: m.Campaign, sku: m.SKU, action: actionReserve, businessNo: string(m.Reservation),
+			available: -m.Quantity, reserved: m.Quantity})
+	}
+	return []any{
+		text[0], text[1], text[2], text[3], text[4], text[5], quantity, text[6], text[7], expires, fence, build, text[8], r.now,
+	}, entries, nil
+}
+
+func (r *batchRun) inboxArgs(n int) []any {
+	text := make([][]string, 8)
+	for c := range text {
+		text[c] = make([]string, 0, n)
+	}
+	quantity, admitted := make([]int32, 0, n), make([]time.Time, 0, n)
+	offset, fence, build := make([]int64, 0, n), make([]int64, 0, n), make([]int64, 0, n)
+	for i := range r.out.Decisions {
+		d, m := &r.out.Decisions[i], &r.in.Messages[i]
+		if d.Duplicate {
+			continue
+		}
+		for c, v := range []string{
+			string(m.Reservation), string(m.Request), string(m.Campaign), string(m.SKU), string(m.User), string(d.Outcome), string(d.Reason), m.Fingerprint,
+		} {
+			text[c] = append(text[c], v)
+		}
+		quantity, admitted = append(quantity, m.Quantity), append(admitted, m.AdmittedAt)
+		offset, fence, build = append(offset, m.Offset), append(fence, m.Build.Fence), append(build, m.Build.Count)
+	}
+	return []any{
+		text[0], text[1], text[2], text[3], text[4], quantity, text[5], text[6], text[7], offset, fence, build, admitted,
+		r.in.From.Topic, r.in.From.Partition, r.tx.writer.FenceVersion, r.now,
+	}
+}

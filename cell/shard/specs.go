@@ -1,0 +1,50 @@
+package shard
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cellquota/cellquota/internal/ids"
+	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// maxSpecs bounds the kept specs; beyond it all are dropped and read again.
+const maxSpecs = 256
+
+// spec is the part of a campaign's rules that is in no column.
+type spec struct {
+	version     int64
+	maxQuantity int32
+	ttlByRisk   map[string]time.Duration
+}
+
+func specOf(s *cellquotav1.CampaignSpec) spec {
+	out := spec{maxQuantity: max(s.GetMaxQuantityPerOrder(), 1), ttlByRisk: map[string]time.Duration{}}
+	for tier, d := range s.GetHolds().GetPaymentTtlByRisk() {
+		out.ttlByRisk[tier] = d.AsDuration()
+	}
+	return out
+}
+
+// specCache keeps decoded specs by campaign, newest version only.
+type specCache struct {
+	mu   sync.Mutex
+	kept map[ids.CampaignID]spec
+}
+
+func (c *specCache) get(campaign ids.CampaignID, version int64) (spec, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok := c.kept[campaign]
+	return s, ok && s.version == version
+}
+
+func (c *specCache) put(campaign ids.CampaignID, version int64, s spec) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kept == nil || len(c.kept) >= maxSpecs {
+		c.kept = map[ids.CampaignID]spec{}
+	}
+	s.version = version
+	c.kept[campaign] = s
+}
