@@ -43,3 +43,9 @@ func GroupID(cell ids.CellID) string { return "cellquota." + string(cell) + ".or
 func BarrierID(campaign ids.CampaignID, sku ids.SKUID, build ids.Build, partition int32) string {
 	return "barrier-" + string(campaign) + "/" + string(sku) + "-" + build.String() + "-" + strconv.Itoa(int(partition))
 }
+
+// OutboxEventID is the event id of an outbox row in cellquota.events; the same on
+// every delivery.
+func OutboxEventID(cell ids.CellID, row int64) string {
+	return "outbox-" + string(cell) + "-" + strconv.FormatInt(row, 10)
+}

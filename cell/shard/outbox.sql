@@ -40,11 +40,13 @@ WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
 UPDATE cellquota.outbox SET claimed_by = '', claimed_until = NULL
 WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
 
--- Rows whose receiver cannot take them yet: nobody claims them before the pause is over, so that they
--- do not keep the claims from rows that can go. Later rows of their aggregates wait behind them.
+-- Rows whose receiver cannot take them yet, and those that must wait behind them: nobody claims them
+-- before the pause is over, so that they do not take the places of rows that can go.
 -- name: outbox_defer
-UPDATE cellquota.outbox SET claimed_by = '', claimed_until = cellquota.now() + make_interval(secs => $3::float8)
-WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
+UPDATE cellquota.outbox o SET claimed_by = '', claimed_until = cellquota.now() + make_interval(secs => $3::float8)
+FROM (SELECT DISTINCT target, aggregate FROM cellquota.outbox WHERE outbox_id = ANY($1::bigint[])) a
+WHERE o.state = 'PENDING' AND o.target = a.target AND o.aggregate = a.aggregate
+  AND (o.outbox_id = ANY($1::bigint[]) AND o.claimed_by = $2 OR o.claimed_until IS NULL OR o.claimed_until < cellquota.now());
 
 -- Every effect of one aggregate for the mirror, with the build raised for it, in one snapshot.
 -- name: outbox_of
