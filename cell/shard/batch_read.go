@@ -7,12 +7,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/cellquota/cellquota/cell/homes"
 	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/internal/ids"
-	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
 type skuKey struct {
@@ -150,7 +148,8 @@ func (f *batchFacts) readStock(res pgx.BatchResults) error {
 	f.available = map[skuKey]int32{}
 	var k skuKey
 	var available int32
-	return eachRow(res, []any{&k.campaign, &k.sku, &available}, func() error {
+	var version int64
+	return eachRow(res, []any{&k.campaign, &k.sku, &available, &version}, func() error {
 		f.available[k] = available
 		return nil
 	})
@@ -210,23 +209,12 @@ func (f *batchFacts) readEarlier(res pgx.BatchResults) error {
 	})
 }
 
-// completeRules adds what only the campaign's full spec says. Specs are kept by version; the version
-// was read in this transaction, so a kept one is never out of date.
+// completeRules adds what only the campaign's full spec says.
 func (s *Store) completeRules(ctx context.Context, t tx, rules map[skuKey]*batchRules) error {
 	for k, r := range rules {
-		kept, ok := s.specs.get(k.campaign, r.version)
-		if !ok {
-			var version int64
-			var raw []byte
-			if err := t.QueryRow(ctx, sql("batch_rules_spec"), k.campaign).Scan(&version, &raw); err != nil {
-				return err
-			}
-			full := &cellquotav1.CampaignRules{}
-			if err := proto.Unmarshal(raw, full); err != nil {
-				return fmt.Errorf("rules of campaign %s: %w", k.campaign, err)
-			}
-			kept = specOf(full.GetSpec())
-			s.specs.put(k.campaign, version, kept)
+		kept, err := s.specFor(ctx, t, k.campaign, r.version)
+		if err != nil {
+			return err
 		}
 		r.MaxQuantity, r.TTLByRisk = kept.maxQuantity, kept.ttlByRisk
 	}

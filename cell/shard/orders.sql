@@ -24,7 +24,7 @@ SELECT cellquota.now();
 
 -- Sorted before they are locked; the key never changes, so the order holds.
 -- name: batch_lock_stock
-SELECT s.campaign_id, s.sku_id, s.available FROM cellquota.stock s
+SELECT s.campaign_id, s.sku_id, s.available, s.version FROM cellquota.stock s
 JOIN unnest($1::text[], $2::text[]) AS k(campaign_id, sku_id) ON s.campaign_id = k.campaign_id AND s.sku_id = k.sku_id
 ORDER BY s.campaign_id, s.sku_id FOR UPDATE OF s;
 

@@ -1,8 +1,12 @@
 package shard
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cellquota/cellquota/internal/ids"
 	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -16,10 +20,12 @@ type spec struct {
 	version     int64
 	maxQuantity int32
 	ttlByRisk   map[string]time.Duration
+	restock     bool // a refunded unit returns to sale
 }
 
 func specOf(s *cellquotav1.CampaignSpec) spec {
-	out := spec{maxQuantity: max(s.GetMaxQuantityPerOrder(), 1), ttlByRisk: map[string]time.Duration{}}
+	out := spec{maxQuantity: max(s.GetMaxQuantityPerOrder(), 1), ttlByRisk: map[string]time.Duration{},
+		restock: s.GetRefundRule() == cellquotav1.RefundRule_REFUND_RULE_RESTOCK}
 	for tier, d := range s.GetHolds().GetPaymentTtlByRisk() {
 		out.ttlByRisk[tier] = d.AsDuration()
 	}
@@ -47,4 +53,23 @@ func (c *specCache) put(campaign ids.CampaignID, version int64, s spec) {
 	}
 	s.version = version
 	c.kept[campaign] = s
+}
+
+// specFor is the decoded spec of a campaign. Specs are kept by version; the version was read in this
+// transaction, so a kept one is never out of date.
+func (s *Store) specFor(ctx context.Context, t tx, campaign ids.CampaignID, version int64) (spec, error) {
+	if kept, ok := s.specs.get(campaign, version); ok {
+		return kept, nil
+	}
+	var raw []byte
+	if err := t.QueryRow(ctx, sql("batch_rules_spec"), campaign).Scan(&version, &raw); err != nil {
+		return spec{}, err
+	}
+	full := &cellquotav1.CampaignRules{}
+	if err := proto.Unmarshal(raw, full); err != nil {
+		return spec{}, fmt.Errorf("rules of campaign %s: %w", campaign, err)
+	}
+	read := specOf(full.GetSpec())
+	s.specs.put(campaign, version, read)
+	return read, nil
 }

@@ -1,0 +1,190 @@
+package closer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cellquota/cellquota/cell/payment/provider"
+	"github.com/cellquota/cellquota/cell/shard"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/telemetry"
+)
+
+// Store is what this package needs of the shard.
+type Store interface {
+	Heartbeat(ctx context.Context) error
+	CloseDue(ctx context.Context, limit int, waits shard.CloseWaits) ([]shard.StepResult, []shard.OpenAttempt, error)
+	StepOrders(ctx context.Context, attemptGrace time.Duration, steps []shard.Step) ([]shard.StepResult, error)
+}
+
+// Config paces and bounds the loop.
+type Config struct {
+	Interval time.Duration // between rounds; default 200 ms
+	Batch    int           // orders in one transaction; default 200
+	Waits    shard.CloseWaits
+}
+
+const (
+	maxRounds   = 50 // transactions in one round, so that heartbeat and shutdown get their turn
+	inquiries   = 8  // at once
+	askTimeout  = 3 * time.Second
+	retryFactor = 5 // rounds that are skipped while the shard is away
+)
+
+// Loop closes due orders until its context ends.
+type Loop struct {
+	store   Store
+	channel provider.Provider
+	cfg     Config
+	clock   clock.Clock
+	log     *slog.Logger
+	delay   prometheus.Histogram
+	asked   *prometheus.CounterVec
+}
+
+// New makes a loop.
+func New(store Store, channel provider.Provider, cfg Config, clk clock.Clock, log *slog.Logger, reg prometheus.Registerer) (*Loop, error) {
+	if cfg.Interval <= 0 {
+		cfg.Interval = 200 * time.Millisecond
+	}
+	if cfg.Batch <= 0 {
+		cfg.Batch = 200
+	}
+	l := &Loop{
+		store: store, channel: channel, cfg: cfg, clock: clk, log: log,
+		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: telemetry.Namespace, Name: "release_delay_seconds", Buckets: telemetry.DurationBuckets,
+			Help: "Time between an order's being due and its units' return to the shard.",
+		}),
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: telemetry.Namespace, Name: "payment_inquiries_total", Help: "Questions to the payment channel about open attempts, by answer.",
+		}, []string{"answer"}),
+	}
+	if reg == nil {
+		return l, nil
+	}
+	return l, errors.Join(reg.Register(l.delay), reg.Register(l.asked))
+}
+
+// Run works in rounds until ctx ends. A round that fails is logged, and the next one comes later.
+func (l *Loop) Run(ctx context.Context) error {
+	pause := l.cfg.Interval
+	for {
+		if err := l.clock.Sleep(ctx, pause); err != nil {
+			return err
+		}
+		pause = l.cfg.Interval
+		if err := l.Round(ctx); err != nil && ctx.Err() == nil {
+			pause = retryFactor * l.cfg.Interval
+			l.log.Warn("closing did not finish a round", telemetry.Event, "closer_round_failed", telemetry.Error, err,
+				telemetry.Retryable, shard.SafeToRetry(err))
+		}
+	}
+}
+
+// Round does one round: everything that is due now, within its bounds.
+func (l *Loop) Round(ctx context.Context) error {
+	if err := l.store.Heartbeat(ctx); err != nil {
+		return err
+	}
+	for range maxRounds {
+		closed, open, err := l.store.CloseDue(ctx, l.cfg.Batch, l.cfg.Waits)
+		if err != nil {
+			return err
+		}
+		for i := range closed {
+			if closed[i].Closed {
+				l.delay.Observe(closed[i].DueFor.Seconds())
+			}
+		}
+		if err := l.ask(ctx, open); err != nil {
+			return err
+		}
+		if len(closed) < l.cfg.Batch {
+			return nil
+		}
+	}
+	return nil
+}
+
+// ask puts the question for each order's open attempts and applies the answers, one attempt per
+// order at a time; the others have their turn in the next round.
+func (l *Loop) ask(ctx context.Context, open []shard.OpenAttempt) error {
+	open = onePerOrder(open)
+	if len(open) == 0 {
+		return nil
+	}
+	steps := make([]shard.Step, len(open))
+	g := errgroup.Group{}
+	g.SetLimit(inquiries)
+	for i, a := range open {
+		g.Go(func() error {
+			steps[i] = l.inquire(ctx, a)
+			return nil
+		})
+	}
+	_ = g.Wait() // inquire has no error: what is not an answer is Unknown
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	results, err := l.store.StepOrders(ctx, l.cfg.Waits.Attempt, steps)
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		if r.Err != nil {
+			l.log.Info("the order had moved on", telemetry.Event, "closer_answer_refused", telemetry.OrderID, steps[i].Order,
+				telemetry.PaymentID, steps[i].Payment, telemetry.Error, r.Err)
+		}
+	}
+	return nil
+}
+
+func onePerOrder(open []shard.OpenAttempt) []shard.OpenAttempt {
+	seen := map[ids.OrderID]bool{}
+	var out []shard.OpenAttempt
+	for _, a := range open {
+		if !seen[a.Order] {
+			seen[a.Order] = true
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// inquire turns an answer into a step. None means that nobody paid by this attempt: it has failed.
+func (l *Loop) inquire(ctx context.Context, a shard.OpenAttempt) shard.Step {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	answer, err := l.channel.Inquire(ctx, a.Order, a.Payment)
+	if err != nil {
+		answer.Status = provider.Unknown
+		l.log.Warn("the payment channel gave no answer", telemetry.Event, "payment_inquiry_failed", telemetry.OrderID, a.Order,
+			telemetry.PaymentID, a.Payment, telemetry.Error, err)
+	}
+	l.asked.WithLabelValues(string(answer.Status)).Inc()
+	step := shard.Step{Order: a.Order, Payment: a.Payment}
+	if answer.Amount.Currency != "" {
+		step.Amount, step.FromChannel = answer.Amount, true
+	}
+	switch answer.Status {
+	case provider.Succeeded:
+		step.Kind = shard.StepSucceeded
+	case provider.Failed, provider.None:
+		step.Kind = shard.StepFailed
+	default:
+		step.Kind, step.FromChannel = shard.StepPending, false
+		if a.PastGrace {
+			step.Kind = shard.StepSilent
+			l.log.Error("the payment channel stays silent; the order waits for a person", telemetry.Event, "order_manual_review",
+				telemetry.OrderID, a.Order, telemetry.PaymentID, a.Payment)
+		}
+	}
+	return step
+}

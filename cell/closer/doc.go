@@ -1,0 +1,18 @@
+// Package closer ends orders that were not paid in time and gives their units back.
+//
+// # Promise
+//
+// An order is closed only by the database's clock, never before expires_at, never before the shard
+// has been writable for payment.grace (its callbacks come first after an outage), never within the
+// restore's grace, and never while a payment attempt is open: at the attempt's deadline the channel is
+// asked, and if it stays silent the order waits for a person (MANUAL_REVIEW). Several closers at once
+// share the work by SKIP LOCKED; each unit is given back once (K77). This process's clock paces the
+// loop and decides nothing (K32).
+//
+// A round is: 1. heartbeat, 2. close what is due, 3. ask about open attempts, 4. apply the answers.
+//
+// # Neighbours
+//
+// cell/shard locks, decides with cell/reservation's table and writes; cell/payment/provider answers;
+// cell/outbox takes the units to the mirror afterwards.
+package closer

@@ -1,0 +1,291 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cellquota/cellquota/cell/reservation"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// StepKind is what is reported about an order.
+type StepKind string
+
+// The kinds: the first two come from its user, the last from the closer, the others from the
+// payment channel.
+const (
+	StepStart     StepKind = "START"
+	StepCancel    StepKind = "CANCEL"
+	StepSucceeded StepKind = "SUCCEEDED"
+	StepFailed    StepKind = "FAILED"
+	StepPending   StepKind = "PENDING"
+	StepRefunded  StepKind = "REFUNDED"
+	StepSilent    StepKind = "SILENT" // asked beyond the attempt's grace, and still no answer
+)
+
+// Step is one thing that happened to one order.
+type Step struct {
+	Kind     StepKind
+	Order    ids.OrderID
+	User     ids.UserID    // START, CANCEL: who asks; another user's order is not found
+	Payment  ids.PaymentID // all but CANCEL
+	Amount   reservation.Money
+	RefundID string // REFUNDED: the channel's
+	// FromChannel: Amount is what a signed callback said and must fit. The closer's own inquiries
+	// carry none.
+	FromChannel bool
+}
+
+// Refusals that are recorded and answered, beside those of package reservation.
+var (
+	// ErrOrderUnknown: a callback for an order that is not here. Recorded once.
+	ErrOrderUnknown = fmt.Errorf("%w: the order of the callback is unknown", ErrNotFound)
+	// ErrPaymentMismatch: amount, currency or order differ. Recorded once; the channel must not
+	// repeat it.
+	ErrPaymentMismatch = errors.New("the payment does not fit the order")
+)
+
+// StepResult is what a step led to, the same when it is repeated.
+type StepResult struct {
+	Err     error // a refusal by name; nil: accepted, perhaps as a repeat
+	Order   Order
+	Payment PaymentState
+	// Refund: this very step asked for a refund of the attempt, for the named cause.
+	Refund string
+	// Closed: this step closed the order; DueFor is how long it had been due.
+	Closed bool
+	DueFor time.Duration
+}
+
+// The causes of a refund.
+const (
+	RefundAfterClose = "PAID_AFTER_CLOSE"
+	RefundDuplicate  = "DUPLICATE_PAYMENT"
+)
+
+// maxSteps bounds one transaction of steps.
+const maxSteps = 500
+
+// reask is how long an order that is due waits before its open attempt is asked about again.
+const reask = time.Second
+
+// StepOrders applies steps in one transaction, at most one per order and 500 in all. Each gets its
+// own result; a refusal never fails the others. attemptGrace is how long after expires_at closing
+// waits for an open attempt.
+func (s *Store) StepOrders(ctx context.Context, attemptGrace time.Duration, steps []Step) ([]StepResult, error) {
+	if err := checkSteps(steps); err != nil {
+		return nil, err
+	}
+	var out []StepResult
+	err := s.resolved(ctx, func() error {
+		return s.inTx(ctx, "step_orders", needSettle, func(ctx context.Context, t tx) error {
+			run := newStepRun(s, t, attemptGrace)
+			if err := run.lock(ctx, steps); err != nil {
+				return err
+			}
+			out = make([]StepResult, len(steps))
+			for i := range steps {
+				var err error
+				if out[i], err = run.step(&steps[i]); err != nil {
+					return err
+				}
+			}
+			return run.write(ctx)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func checkSteps(steps []Step) error {
+	if len(steps) > maxSteps {
+		return fmt.Errorf("%w: at most %d steps at once", ErrInvalid, maxSteps)
+	}
+	seen := make(map[ids.OrderID]bool, len(steps))
+	for i := range steps {
+		if seen[steps[i].Order] {
+			return fmt.Errorf("%w: one step per order at once", ErrInvalid)
+		}
+		seen[steps[i].Order] = true
+	}
+	return nil
+}
+
+// OpenAttempt is a due order's attempt that the channel must be asked about.
+type OpenAttempt struct {
+	Order     ids.OrderID
+	Payment   ids.PaymentID
+	Amount    reservation.Money
+	PastGrace bool // asked long enough: silence now means MANUAL_REVIEW
+}
+
+// CloseWaits are the waits of the closer.
+type CloseWaits struct {
+	Payment time.Duration // after the shard came back: callbacks first (payment.grace)
+	Restore time.Duration // after a restore (restore_close_grace)
+	Attempt time.Duration // for open attempts (payment.attempt_grace)
+}
+
+// CloseDue closes up to limit due orders without an open attempt, and names the open attempts of the
+// others, which it leaves as they are.
+func (s *Store) CloseDue(ctx context.Context, limit int, waits CloseWaits) (closed []StepResult, open []OpenAttempt, err error) {
+	err = s.inTx(ctx, "close_due", needSettle, func(ctx context.Context, t tx) error {
+		closed, open = nil, nil
+		run := newStepRun(s, t, waits.Attempt)
+		if err := run.lockDue(ctx, min(limit, maxSteps), waits); err != nil {
+			return err
+		}
+		for _, o := range run.inOrder {
+			if attempts := o.openAttempts(); len(attempts) > 0 {
+				open = append(open, attempts...)
+				continue
+			}
+			res, err := run.expire(o)
+			if err != nil {
+				return err
+			}
+			closed = append(closed, res)
+		}
+		return run.write(ctx)
+	})
+	return closed, open, err
+}
+
+// attempt is one payment row.
+type attempt struct {
+	id     ids.PaymentID
+	state  PaymentState
+	refund string
+}
+
+// held is an order under the lock, with its attempts.
+type held struct {
+	Order
+	life         reservation.Life
+	total        reservation.Money
+	closeAfter   time.Time
+	now          time.Time
+	rulesVersion int64
+	attempts     []attempt
+	graceEnds    time.Time
+}
+
+func (o *held) find(id ids.PaymentID) *attempt {
+	for i := range o.attempts {
+		if o.attempts[i].id == id {
+			return &o.attempts[i]
+		}
+	}
+	return nil
+}
+
+func (o *held) countOpen() int {
+	n := 0
+	for _, a := range o.attempts {
+		if a.state.open() {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *held) openAttempts() []OpenAttempt {
+	var out []OpenAttempt
+	for _, a := range o.attempts {
+		if a.state.open() {
+			out = append(out, OpenAttempt{Order: o.ID, Payment: a.id, Amount: o.total, PastGrace: !o.now.Before(o.graceEnds)})
+		}
+	}
+	return out
+}
+
+// stepRun is one attempt at a transaction of steps.
+type stepRun struct {
+	store   *Store
+	tx      tx
+	grace   time.Duration
+	orders  map[ids.OrderID]*held
+	inOrder []*held
+	out     stepWrites
+}
+
+func newStepRun(s *Store, t tx, grace time.Duration) *stepRun {
+	return &stepRun{store: s, tx: t, grace: grace, orders: map[ids.OrderID]*held{}}
+}
+
+func (r *stepRun) lock(ctx context.Context, steps []Step) error {
+	wanted := make([]string, len(steps))
+	for i := range steps {
+		wanted[i] = string(steps[i].Order)
+	}
+	slices.Sort(wanted)
+	if _, err := r.tx.Exec(ctx, sql("step_lock"), wanted); err != nil {
+		return err
+	}
+	return r.read(ctx, wanted)
+}
+
+func (r *stepRun) lockDue(ctx context.Context, limit int, waits CloseWaits) error {
+	rows, err := r.tx.Query(ctx, sql("step_lock_due"), limit, waits.Payment.Seconds(), r.tx.writer.FenceVersion, waits.Restore.Seconds())
+	if err != nil {
+		return err
+	}
+	due, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(due) == 0 {
+		return err
+	}
+	return r.read(ctx, due)
+}
+
+// read reads the locked orders, in statements later than the lock's: what it waited for is seen.
+func (r *stepRun) read(ctx context.Context, orders []string) error {
+	b := &pgx.Batch{}
+	b.Queue(sql("step_read"), orders)
+	b.Queue(sql("step_payments"), orders)
+	return r.tx.send(ctx, b, func(res pgx.BatchResults) error {
+		rows, err := res.Query()
+		if err != nil {
+			return err
+		}
+		if r.inOrder, err = pgx.CollectRows(rows, r.scan); err != nil {
+			return err
+		}
+		for _, o := range r.inOrder {
+			r.orders[o.ID] = o
+		}
+		var order ids.OrderID
+		var a attempt
+		return eachRow(res, []any{&order, &a.id, &a.state, &a.refund}, func() error {
+			if o := r.orders[order]; o != nil {
+				o.attempts = append(o.attempts, a)
+			}
+			return nil
+		})
+	})
+}
+
+func (r *stepRun) scan(row pgx.CollectableRow) (*held, error) {
+	o := &held{}
+	var paid, closed *time.Time
+	var after any // may be infinity
+	err := row.Scan(&o.ID, &o.Reservation, &o.Request, &o.Campaign, &o.SKU, &o.User, &o.Quantity, &o.Amount, &o.Currency,
+		&o.State, &o.ReservationState, &o.Reason, &o.Version, &o.CreatedAt, &o.ExpiresAt, &paid, &closed, &o.PaymentState, &after, &o.now, &o.rulesVersion)
+	if err != nil {
+		return nil, err
+	}
+	o.PaidAt, o.ClosedAt = orZero(paid), orZero(closed)
+	o.closeAfter, _ = after.(time.Time)
+	o.graceEnds = o.ExpiresAt.Add(2 * r.grace)
+	if o.life, err = reservation.LifeOf(o.State, o.ReservationState); err != nil {
+		return nil, fmt.Errorf("order %s: %w", o.ID, err)
+	}
+	o.total, err = reservation.ParseMoney(o.Amount, o.Currency)
+	return o, err
+}

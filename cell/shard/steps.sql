@@ -1,0 +1,51 @@
+-- Payments, cancels and closings: orders locked by id, then read in later statements, then changed
+-- by compare-and-set on state and version.
+
+-- name: step_lock
+SELECT order_id FROM cellquota.orders WHERE order_id = ANY($1::text[]) ORDER BY order_id FOR UPDATE;
+
+-- Due by the database's clock and not looked at by another closer. Never before the shard has been
+-- writable for the grace, nor within the grace after a restore.
+-- name: step_lock_due
+SELECT o.order_id FROM cellquota.orders o
+WHERE o.state = 'PENDING_PAYMENT' AND o.close_after <= cellquota.now() AND o.expires_at <= cellquota.now()
+  AND EXISTS (SELECT FROM cellquota.heartbeat h WHERE h.writable_since + make_interval(secs => $2::float8) <= cellquota.now())
+  AND NOT EXISTS (SELECT FROM cellquota.fence_history f WHERE f.state = 'SETTLE_ONLY' AND f.fence_version = $3::bigint
+                  AND f.at + make_interval(secs => $4::float8) > cellquota.now())
+ORDER BY o.close_after LIMIT $1 FOR UPDATE OF o SKIP LOCKED;
+
+-- name: step_read
+SELECT o.order_id, o.reservation_id, o.request_id, o.campaign_id, o.sku_id, o.user_id, o.quantity, cellquota.amount_text(o.amount), o.currency,
+  o.state, r.state, o.reason, o.version, o.created_at, o.expires_at, o.paid_at, o.closed_at, ''::text,
+  o.close_after, n.now, c.version
+FROM cellquota.orders o JOIN cellquota.reservations r ON r.reservation_id = o.reservation_id
+  JOIN cellquota.campaigns c ON c.campaign_id = o.campaign_id
+  CROSS JOIN (SELECT cellquota.now() AS now) n
+WHERE o.order_id = ANY($1::text[]) ORDER BY o.order_id;
+
+-- name: step_payments
+SELECT order_id, payment_id, state, coalesce(refund_id, '') FROM cellquota.payments WHERE order_id = ANY($1::text[]) ORDER BY order_id, created_at, payment_id;
+
+-- name: step_payments_write
+INSERT INTO cellquota.payments AS p (order_id, payment_id, amount, currency, state, refund_id, created_at, updated_at)
+SELECT order_id, payment_id, amount::numeric, currency, state, nullif(refund_id, ''), cellquota.now(), cellquota.now()
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) AS e(order_id, payment_id, amount, currency, state, refund_id)
+ON CONFLICT (order_id, payment_id) DO UPDATE SET state = excluded.state, refund_id = coalesce(excluded.refund_id, p.refund_id), updated_at = excluded.updated_at;
+
+-- name: step_orders_write
+UPDATE cellquota.orders o SET state = e.state, reason = e.reason, version = o.version + 1,
+  close_after = CASE WHEN e.park THEN 'infinity' ELSE e.close_after END,
+  paid_at = CASE e.state WHEN 'PAID' THEN $8::timestamptz END, closed_at = CASE e.state WHEN 'CLOSED' THEN $8::timestamptz END
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::bool[])
+  AS e(order_id, version, was, state, reason, close_after, park)
+WHERE o.order_id = e.order_id AND o.version = e.version AND o.state = e.was AND o.state = 'PENDING_PAYMENT';
+
+-- name: step_reservations_write
+UPDATE cellquota.reservations r SET state = e.state, reason = e.reason, updated_at = cellquota.now()
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS e(reservation_id, was, state, reason)
+WHERE r.reservation_id = e.reservation_id AND r.state = e.was AND r.state IN ('RESERVED', 'MANUAL_REVIEW');
+
+-- name: step_refusals_write
+INSERT INTO cellquota.payment_refusals (digest, payment_id, order_id, amount, currency, status, cause, received_at)
+SELECT *, cellquota.now() FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
+ON CONFLICT (digest) DO NOTHING;
