@@ -187,7 +187,8 @@ func (s CampaignSpec) CheckWindow(now time.Time) []rpcstatus.Violation {
 }
 
 // CheckServed gives what this release cannot carry out yet, so that a campaign
-// is refused before units are cut and not when a cell finds out.
+// is refused before units are cut and not when a cell finds out. Policies that
+// only move units later (top_up, rebalance: AUTO) are read and warned of.
 func (s CampaignSpec) CheckServed() []rpcstatus.Violation {
 	var f faults
 	f.add(s.Mode == ModeLottery, "mode", "LOTTERY is not served by this release")
@@ -195,8 +196,6 @@ func (s CampaignSpec) CheckServed() []rpcstatus.Violation {
 	f.add(s.Routing == RoutingHomeRegion, "routing", "HOME_REGION is not served by this release")
 	for i, sku := range s.SKUs {
 		f.add(sku.Inventory == InventoryToken, fmt.Sprintf("skus[%d].inventory_mode", i), "TOKEN is not served by this release")
-		f.add(sku.TopUp.Policy == AutoAuto, fmt.Sprintf("skus[%d].top_up.policy", i), "AUTO is not served by this release: use MANUAL and `cellctl quota top-up`")
-		f.add(sku.Rebalance == AutoAuto, fmt.Sprintf("skus[%d].rebalance", i), "AUTO is not served by this release")
 	}
 	return f
 }

@@ -40,7 +40,7 @@ var rooms = []room{
 	{dir: "controlplane/core", may: list(leaves, "internal/ids", "internal/rpcstatus"), pure: true},
 	{dir: "controlplane/api/...", may: controlPlane, not: drivers},
 	{dir: "controlplane/client/...", may: list("controlplane/client/...", "proto/...", "internal/...", leaves), not: drivers},
-	{dir: "controlplane/ctl/...", may: list("controlplane/ctl/...", "controlplane/client/...", "edge/client/...", "edge/load/...", "deploy/local/platform", "proto/...", "internal/...", leaves), not: drivers},
+	{dir: "controlplane/ctl/...", may: list("controlplane/ctl/...", "controlplane/client/...", "controlplane/campaignfile", "edge/client/...", "edge/load/...", "deploy/local/platform", "proto/...", "internal/...", leaves), not: drivers},
 	{dir: "controlplane/...", may: controlPlane},
 
 	// The cell.

@@ -1,0 +1,48 @@
+package campaignfile
+
+import (
+	"github.com/cellquota/cellquota/controlplane/convert"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// CellProto reads cell.yaml for the wire, on the operator's side.
+func CellProto(text string) (*pb.CellSpec, []Fault) {
+	spec, faults := ParseCell(text)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return convert.CellSpec(spec), nil
+}
+
+// ParseCell reads cell.yaml. The spec is valid when there are no faults.
+func ParseCell(text string) (core.CellSpec, []Fault) {
+	f, root := parse(text)
+	if root == nil {
+		return core.CellSpec{}, f.sorted()
+	}
+	root.header("Cell")
+	id := ids.CellID(root.text("cell_id", ""))
+	redis, kafka, shard := root.child("redis"), root.child("kafka"), root.child("shard")
+	spec := core.CellSpec{
+		ID: id, Region: root.text("region", ""), InstanceGroup: root.text("instance_group", ""),
+		Weight: uint32(root.count("weight", 1)), //nolint:gosec // count is not negative
+		Redis:  core.RedisSpec{Mode: redis.text("mode", "standalone"), Addrs: redis.texts("addrs")},
+		Kafka: core.KafkaSpec{
+			Brokers: kafka.texts("brokers"), Topic: kafka.text("topic", core.DefaultTopic(id)),
+			Partitions: kafka.count("partitions", 1), Replication: kafka.count("replication", 1),
+		},
+		Shard: core.ShardSpec{
+			DSNFile: shard.text("dsn_file", ""), ReaderDSNFile: shard.text("reader_dsn_file", ""), FencerDSNFile: shard.text("fencer_dsn_file", ""),
+		},
+	}
+	for _, o := range []*object{redis, kafka, shard, root} {
+		o.close()
+	}
+	f.add(spec.Check())
+	if faults := f.sorted(); len(faults) > 0 {
+		return core.CellSpec{}, faults
+	}
+	return spec, nil
+}
