@@ -159,6 +159,8 @@ func (c *checker) judge(k Key, rows []Row, unreachable map[string]string, shards
 		c.unchecked("I6", k, "its cell is not known and some shards did not answer")
 	case s.cell != "" && s.fence > 0 && s.fence < shards.MessagesFrom(s.cell):
 		// Reads as REJECTED/CELL_FENCED.
+	case s.cell != "" && s.fence == 0 && shards.MessagesFrom(s.cell) > 1:
+		c.unchecked("I6", k, "cell "+s.cell+" was fenced, and the receipt's fence version is not known")
 	default:
 		c.breach("I6", k, fmt.Sprintf("answered 202 by cell %q under fence version %d, and no shard has an outcome", s.cell, s.fence))
 	}
