@@ -278,6 +278,7 @@ func (r *rig) raw(method, path, body string, header map[string]string) (*http.Re
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.conforms(req, res, string(out))
 	return res, string(out)
 }
 
