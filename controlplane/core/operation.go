@@ -109,3 +109,14 @@ func (o Operation) Check() error {
 	}
 	return nil
 }
+
+// Steps of a publish, in their order.
+const (
+	StepRoute     = "route"     // deal the buckets
+	StepBooks     = "books"     // stock, book and first grants of every SKU
+	StepRules     = "rules"     // every cell has the rules, as PUBLISHING
+	StepGrants    = "grants"    // every first grant is applied
+	StepReady     = "ready"     // every live cell and edge serves the version
+	StepPublished = "published" // the campaign is PUBLISHED
+	StepOnSale    = "on-sale"   // every live cell and edge serves that
+)

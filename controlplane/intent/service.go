@@ -1,0 +1,52 @@
+package intent
+
+import (
+	"context"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/clock"
+)
+
+// Shards is the fencer's side of provisioning.
+type Shards interface {
+	// Install makes the cell's shard this cell's: fence version 1, ACTIVE, under the
+	// spec's group. A repeat gives the version that stands. Errors are sentinels of
+	// core or rpcstatus.
+	Install(ctx context.Context, spec core.CellSpec) (fenceVersion int64, err error)
+}
+
+// Topics is Kafka's side of provisioning.
+type Topics interface {
+	// Ensure creates the cell's topic with its partitions and replication. One that
+	// is there with the same partitions is fine.
+	Ensure(ctx context.Context, spec core.KafkaSpec) error
+}
+
+// Caller is who asks, and by which method.
+type Caller struct {
+	Name   string
+	Method string
+}
+
+func (c Caller) audit(operationID, subject, reason string) core.Audit {
+	return core.Audit{Actor: c.Name, Method: c.Method, OperationID: operationID, Subject: subject, Reason: reason}
+}
+
+// Service carries the verbs. Safe for concurrent use.
+type Service struct {
+	Store  *store.Store
+	View   *view.View
+	Clock  clock.Clock
+	Shards Shards
+	Topics Topics
+}
+
+// visible waits until the view holds what was just written, so that the caller's
+// next read sees it; a view that is late does not make the write fail.
+func (s *Service) visible(ctx context.Context, revision int64) {
+	if revision > 0 {
+		_, _ = s.View.WaitFor(ctx, revision)
+	}
+}

@@ -1,0 +1,92 @@
+package link
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/cellquota/cellquota/controlplane/convert"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// Usage is a cell's newest word on one SKU. It is for showing and for proposing
+// top-ups; never evidence.
+type Usage struct {
+	Stock        core.StockFacts
+	FenceVersion int64 // of the facts
+	// Admitted and Refused are cumulative since the mirror's build.
+	Admitted, Refused int64
+	// OldestUnsettled is the age of the oldest admission without an outcome.
+	OldestUnsettled time.Duration
+	Gate            pb.GateState
+	At              time.Time // received, by the control plane's clock
+}
+
+// older tells whether u is older than the one that is known: lower (fence
+// version, stock version). Equal ones refresh what is not stock.
+func (u Usage) older(known Usage) bool {
+	return cmp.Or(cmp.Compare(u.FenceVersion, known.FenceVersion), cmp.Compare(u.Stock.Version, known.Stock.Version)) < 0
+}
+
+// report takes a report's usages over, each unless something newer is known. It
+// tells whether any was.
+func (r *reign) report(s *stream, m *pb.Report, now time.Time) (changed bool) {
+	if m.GetFenceVersion() != s.fenceVersion {
+		return false // of a version that this process was not welcomed under
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.desk(s.cell).usages
+	for _, row := range m.GetUsages() {
+		stock, err := convert.FromStock(row.GetStock())
+		if err != nil {
+			continue // one bad row must not hide the others
+		}
+		u := Usage{
+			Stock: stock, FenceVersion: m.GetFenceVersion(), Admitted: row.GetAdmitted(), Refused: row.GetRefusedForStock(),
+			OldestUnsettled: time.Duration(row.GetOldestUnsettledAgeMs()) * time.Millisecond, Gate: row.GetGate(), At: now,
+		}
+		was, have := known[stock.Key]
+		if have && u.older(was) || !have && len(known) >= maxUsages {
+			continue
+		}
+		known[stock.Key] = u
+		changed = true
+	}
+	return changed
+}
+
+// Usage gives what the cell last reported, in order of campaign and SKU.
+func (h *Hub) Usage(cell ids.CellID) []Usage {
+	r := h.present()
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []Usage
+	if d := r.cells[cell]; d != nil {
+		for _, u := range d.usages {
+			out = append(out, u)
+		}
+	}
+	slices.SortFunc(out, func(a, b Usage) int { return cmp.Compare(a.Stock.Key.String(), b.Stock.Key.String()) })
+	return out
+}
+
+// UsageOf gives what the cell last reported of one SKU.
+func (h *Hub) UsageOf(cell ids.CellID, key core.BookKey) (Usage, bool) {
+	r := h.present()
+	if r == nil {
+		return Usage{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d := r.cells[cell]; d != nil {
+		u, ok := d.usages[key]
+		return u, ok
+	}
+	return Usage{}, false
+}
