@@ -93,14 +93,23 @@ func TestWhatDiesIsRestartedUnlessItWasKilledOnPurpose(t *testing.T) {
 	r.reaches("cell-1/p1", "READY")
 	r.reaches("cell-1/p2", "READY")
 
-	// A server with processes of its own goes and comes back whole.
-	if _, err := r.client.Kill(ctx, "cell-1/postgres", platform.KILL); err != nil {
-		t.Fatal(err)
+	// A server with processes of its own, and a client that does not leave, goes
+	// and comes back whole either way.
+	for _, signal := range []platform.Signal{platform.KILL, platform.TERM} {
+		conn, err := pgx.Connect(ctx, before.Cells[0].PostgresSuperuser)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(ctx)
+		if _, err := r.client.Kill(ctx, "cell-1/postgres", signal); err != nil {
+			t.Fatal(err)
+		}
+		r.reaches("cell-1/postgres", platform.StateHeld)
+		if _, err := r.client.Start(ctx, "cell-1/postgres"); err != nil {
+			t.Fatal(err)
+		}
+		r.reaches("cell-1/postgres", platform.StateReady)
 	}
-	if _, err := r.client.Start(ctx, "cell-1/postgres"); err != nil {
-		t.Fatal(err)
-	}
-	r.reaches("cell-1/postgres", "READY")
 }
 
 func namesOf(list []platform.Process) []string {
@@ -144,7 +153,11 @@ func TestWithoutRestartWhatDiesStaysDown(t *testing.T) {
 
 func TestTwoPlatformsAtOnce(t *testing.T) {
 	dirs := []string{openDir(t), openDir(t)}
-	rigs := []*rig{start(t, dirs[0]), start(t, dirs[1])}
+	rigs := []*rig{
+		start(t, dirs[0]),
+		start(t, dirs[1], "--set", "etcd.auto-compaction=0", "--set", "kafka.message.max.bytes=2000000",
+			"--set", "redis.maxmemory=64mb", "--set", "postgres.synchronous_commit=off"),
+	}
 	seen := map[string]bool{}
 	for _, r := range rigs {
 		e := r.ready()
@@ -197,7 +210,10 @@ func TestAStartThatFailsSaysWhyAndLeavesNothing(t *testing.T) {
 
 func TestAStartThatIsCutOffCanBeRepeated(t *testing.T) {
 	dir := t.TempDir()
-	for _, after := range []string{"data/cell-1/postgres/data.new", "data/cell-1/postgres/data", "known-cell-1"} {
+	for _, after := range []string{
+		"data/etcd/member/wal", "data/cell-1/postgres/data.new", "data/etcd/member/snap/db",
+		"data/cell-1/postgres/data", "data/etcd.made", "known-cell-1",
+	} {
 		r := start(t, dir)
 		testkit.Eventually(t, bootWait, func() error {
 			_, err := os.Stat(dir + "/" + after)

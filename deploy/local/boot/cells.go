@@ -60,7 +60,7 @@ func (b *boot) provision(ctx context.Context, c layout.Cell) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(mark, []byte(now), 0o600)
+	return writeMark(mark, now)
 }
 
 func refused(err error) bool {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -19,10 +18,6 @@ import (
 
 const (
 	postgresConfName = "cellquota.conf"
-	// postgresTries: a server whose predecessor was killed finds the last of
-	// its processes still leaving, once or twice.
-	postgresTries = 5
-	postgresPause = 300 * time.Millisecond
 	// duplicateDatabase is PostgreSQL's SQLSTATE for a database that is there.
 	duplicateDatabase = "42P04"
 )
@@ -75,7 +70,10 @@ func (b *boot) startPostgres(ctx context.Context, s shardServer) error {
 	if err := b.initdb(ctx, s); err != nil {
 		return err
 	}
-	if err := b.startUntilReady(ctx, s.cell.Postgres.Name, postgresTries); err != nil {
+	if err := b.vacate(ctx, b.plan.PostgresData(s.cell)); err != nil {
+		return err
+	}
+	if err := b.startUntilReady(ctx, s.cell.Postgres.Name); err != nil {
 		return err
 	}
 	return createDatabase(ctx, b.adminDSN(s.cell))

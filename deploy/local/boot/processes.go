@@ -3,9 +3,7 @@ package boot
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"time"
 
 	"github.com/cellquota/cellquota/deploy/local/layout"
 	"github.com/cellquota/cellquota/deploy/local/supervise"
@@ -77,9 +75,9 @@ func (b *boot) serverSpec(s layout.Server, tier int) supervise.Spec {
 // steps is the order of the start, as doc.go draws it.
 func (b *boot) steps() []step {
 	up := func(name string, after ...string) step {
-		return step{name, after, func(ctx context.Context) error { return b.startUntilReady(ctx, name, 1) }}
+		return step{name, after, func(ctx context.Context) error { return b.startUntilReady(ctx, name) }}
 	}
-	steps := []step{up(b.plan.Etcd.Name), up(b.plan.Kafka.Name)}
+	steps := []step{{b.plan.Etcd.Name, nil, b.startEtcd}, up(b.plan.Kafka.Name)}
 	var controlPlanes []string
 	for _, s := range b.plan.ControlPlanes {
 		steps = append(steps, up(s.Name, b.plan.Etcd.Name))
@@ -115,22 +113,10 @@ func (b *boot) cellSteps(c layout.Cell, controlPlanes []string, up func(string, 
 	return steps
 }
 
-// startUntilReady starts a process and waits until it serves, that often.
-func (b *boot) startUntilReady(ctx context.Context, name string, tries int) error {
-	var err error
-	for try := range tries {
-		if try > 0 {
-			if slept := b.clk.Sleep(ctx, postgresPause*time.Duration(try)); slept != nil {
-				return err
-			}
-		}
-		if err = b.super.Start(name); err == nil {
-			err = b.super.WaitReady(ctx, name)
-		}
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		b.log.Warn("did not start", "event", "boot_retry", "process", name, "retry_count", try, "error", fmt.Sprint(err))
+// startUntilReady starts a process and waits until it serves.
+func (b *boot) startUntilReady(ctx context.Context, name string) error {
+	if err := b.super.Start(name); err != nil {
+		return err
 	}
-	return err
+	return b.super.WaitReady(ctx, name)
 }

@@ -74,7 +74,9 @@ func Select(names []string, name string) ([]string, error) {
 type Signal string
 
 // The signals. KILL and TERM keep the process down until it is started again;
-// STOP freezes it, its children included, and CONT lets it go on.
+// TERM asks it to end in its own way (PostgreSQL is not made to wait for its
+// clients), KILL leaves it no choice. STOP freezes it, its children included,
+// and CONT lets it go on.
 const (
 	KILL Signal = "KILL"
 	TERM Signal = "TERM"

@@ -113,18 +113,19 @@ func (s *Supervisor) WaitReady(ctx context.Context, name string) error {
 }
 
 // Hold ends a process on purpose, with SIGKILL or SIGTERM, and keeps it down
-// until Start. After SIGKILL it returns when the process has ended. One that is
-// down already is kept down. ErrUnknown.
+// until Start. SIGTERM stands for what the process takes as a request to end
+// (Spec.StopWith). After SIGKILL Hold returns when the process has ended. One
+// that is down already is kept down. ErrUnknown.
 func (s *Supervisor) Hold(ctx context.Context, name string, signal syscall.Signal) error {
 	p, err := s.find(name)
 	if err != nil {
 		return err
 	}
+	if signal == syscall.SIGTERM {
+		return p.apply(evHold, p.spec.StopWith)
+	}
 	if err := p.apply(evHold, signal); err != nil {
 		return err
-	}
-	if signal != syscall.SIGKILL {
-		return nil
 	}
 	return p.waitDown(ctx)
 }
