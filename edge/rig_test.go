@@ -52,7 +52,7 @@ type rig struct {
 	keys    map[signed.Use]*signed.KeySet
 	keysDir string
 	log     *lines
-	sent    int64 // revision of the last message of the control plane
+	sent    *int64 // revision of the last message of the control plane; shared by subtests
 	route   *cq.CampaignRoute
 }
 
@@ -84,7 +84,7 @@ func start(t *testing.T, edit ...func(*Config)) *rig {
 			t.Fatal(err)
 		}
 	})
-	r := &rig{t: t, keysDir: t.TempDir(), keys: map[signed.Use]*signed.KeySet{}}
+	r := &rig{t: t, keysDir: t.TempDir(), keys: map[signed.Use]*signed.KeySet{}, sent: new(int64)}
 	for _, use := range []signed.Use{signed.UsePermit, signed.UseReceipt, signed.UsePayment} {
 		r.addKey(use, "k1")
 		set, err := signed.LoadKeys(r.keysDir, use)
@@ -158,12 +158,12 @@ func (r *rig) run(edit ...func(*Config)) {
 // send sends a message of the control plane and waits until the edge acknowledged it.
 func (r *rig) send(m *cq.WatchRoutesResponse) {
 	r.t.Helper()
-	r.sent++
-	m.Revision = r.sent
+	*r.sent++
+	m.Revision = *r.sent
 	r.control.Send(m)
 	testkit.Eventually(r.t, 10*time.Second, func() error {
-		if acks, _ := r.control.Acked(); len(acks) == 0 || acks[len(acks)-1] < r.sent {
-			return fmt.Errorf("acknowledged %v, want %d", acks, r.sent)
+		if acks, _ := r.control.Acked(); len(acks) == 0 || acks[len(acks)-1] < *r.sent {
+			return fmt.Errorf("acknowledged %v, want %d", acks, *r.sent)
 		}
 		return nil
 	})
