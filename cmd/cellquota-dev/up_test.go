@@ -104,7 +104,7 @@ func checkStores(t *testing.T, e platform.Endpoints) {
 		if err != nil {
 			t.Fatalf("%s as the superuser: %v", c.CellID, err)
 		}
-		for setting, want := range map[string]string{"fsync": "on", "listen_addresses": "127.0.0.1", "max_connections": "100", "cluster_name": c.CellID} {
+		for setting, want := range map[string]string{"fsync": "on", "listen_addresses": "127.0.0.1", "max_connections": "160", "cluster_name": c.CellID} {
 			var got string
 			if err := super.QueryRow(ctx, "SELECT current_setting($1)", setting).Scan(&got); err != nil || got != want {
 				t.Errorf("%s: %s is %q, want %q (%v)", c.CellID, setting, got, want, err)

@@ -33,7 +33,7 @@ func (p Plan) Postgres(c Cell) string {
 	lines := []string{
 		quoted("listen_addresses", host), "port = " + port, "unix_socket_directories = ''",
 		quoted("cluster_name", c.ID),
-		"max_connections = 100", "shared_buffers = 64MB", "huge_pages = off",
+		fmt.Sprintf("max_connections = %d", connections(len(c.Processes))), "shared_buffers = 64MB", "huge_pages = off",
 		"fsync = on", "synchronous_commit = on", "full_page_writes = on", "wal_level = replica",
 		"max_wal_size = 2GB", "min_wal_size = 256MB", "checkpoint_timeout = 15min", "wal_compression = on",
 		"password_encryption = 'scram-sha-256'",
@@ -45,6 +45,13 @@ func (p Plan) Postgres(c Cell) string {
 		lines = append(lines, quoted(s.key, s.value))
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// connections is how many a shard's server allows: a process's pool (16 by
+// default) with some room, and 40 for the control plane, operators and tests.
+func connections(processes int) int {
+	const usual, others, perProcess = 100, 40, 20
+	return max(usual, others+perProcess*processes)
 }
 
 func quoted(key, value string) string {
