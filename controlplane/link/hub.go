@@ -34,7 +34,7 @@ type Options struct {
 	HelloWithin time.Duration
 	// SlowAfter is how long one send may hang while the queue is full [10s].
 	SlowAfter time.Duration
-	// Dev, Registry: nil registry means no metrics.
+	// Registry takes the metrics; nil: none.
 	Registry prometheus.Registerer
 }
 

@@ -58,11 +58,12 @@ func (h *Hub) newStream(r *reign, g pb.CellLinkService_LinkServer) *stream {
 	return s
 }
 
-// refuse ends the stream with a reason that its process is told.
+// refuse ends the stream with a reason that its process is told, if it reads.
 func (s *stream) refuse(r *pb.Refusal) {
 	select {
 	case s.final <- r:
 	default: // one reason is enough
+		s.cutIfStuck()
 	}
 }
 
@@ -73,11 +74,15 @@ func (s *stream) queue(m *pb.LinkResponse) bool {
 	case s.out <- m:
 		return true
 	default:
+		s.cutIfStuck()
+		return false
 	}
+}
+
+func (s *stream) cutIfStuck() {
 	if since := s.stuckSince.Load(); since != 0 && s.hub.Clock.Now().UnixNano()-since >= int64(s.hub.o.SlowAfter) {
 		s.cut(errSlow)
 	}
-	return false
 }
 
 // send writes what is queued, and a refusal last.
