@@ -84,6 +84,10 @@ func (s *Server) ordersOf(c *call) (views []*cq.OrderView, complete bool) {
 	var group errgroup.Group
 	group.SetLimit(fanOut)
 	for i, cell := range cells {
+		if !c.view.Cell(cell).Answers() {
+			missed.Store(true)
+			continue
+		}
 		group.Go(func() error {
 			in := &cq.ListOrdersRequest{UserId: string(c.who.User), PageSize: pageSize}
 			out, err := read(s, c.ctx(), cell, in, doorListOrders)

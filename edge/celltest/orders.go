@@ -156,9 +156,16 @@ func (c *Cell) ApplyPaymentCallback(_ context.Context, in *cq.ApplyPaymentCallba
 	case in.GetAmount().GetAmount() != o.view.GetTotal().GetAmount() || in.GetAmount().GetCurrency() != o.view.GetTotal().GetCurrency():
 		return nil, ErrPaymentMismatch
 	}
-	if in.GetStatus() == cq.CallbackStatus_CALLBACK_STATUS_SUCCEEDED {
+	switch in.GetStatus() {
+	case cq.CallbackStatus_CALLBACK_STATUS_SUCCEEDED:
 		o.view.State, o.view.PaymentState = cq.OrderState_ORDER_STATE_PAID, cq.PaymentState_PAYMENT_STATE_SUCCEEDED
 		c.requests[o.request].State = cq.RequestState_REQUEST_STATE_PAID
+	case cq.CallbackStatus_CALLBACK_STATUS_FAILED:
+		o.view.PaymentState = cq.PaymentState_PAYMENT_STATE_FAILED
+	case cq.CallbackStatus_CALLBACK_STATUS_PENDING:
+		o.view.PaymentState = cq.PaymentState_PAYMENT_STATE_UNKNOWN
+	case cq.CallbackStatus_CALLBACK_STATUS_REFUNDED:
+		o.view.PaymentState = cq.PaymentState_PAYMENT_STATE_REFUNDED
 	}
 	return &cq.ApplyPaymentCallbackResponse{OrderId: in.GetOrderId(), OrderState: o.view.GetState(), PaymentState: o.view.GetPaymentState()}, nil
 }
