@@ -143,3 +143,12 @@ func retryable(err error) bool {
 	}
 	return false
 }
+
+// ErrorClass is the SQLSTATE class of an ErrBadData, for the parked row; DATA when it has none.
+func ErrorClass(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && len(pg.Code) == 5 {
+		return pg.Code[:2]
+	}
+	return "DATA"
+}
