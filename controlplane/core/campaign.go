@@ -99,6 +99,13 @@ func (c Campaign) Booked(sku ids.SKUID) Campaign {
 	return next
 }
 
+// Unbooked gives the campaign without one SKU's book, when a publish is given up.
+func (c Campaign) Unbooked(sku ids.SKUID) Campaign {
+	next := c.clone()
+	next.BookedSKUs = slices.DeleteFunc(next.BookedSKUs, func(s ids.SKUID) bool { return s == sku })
+	return next
+}
+
 // FullyBooked tells whether every SKU has its book.
 func (c Campaign) FullyBooked() bool { return len(c.BookedSKUs) == len(c.Spec.SKUs) }
 

@@ -119,4 +119,5 @@ const (
 	StepReady     = "ready"     // every live cell and edge serves the version
 	StepPublished = "published" // the campaign is PUBLISHED
 	StepOnSale    = "on-sale"   // every live cell and edge serves that
+	StepGiveUp    = "give-up"   // a SKU did not fit: books and limits are taken back
 )

@@ -20,18 +20,19 @@ type Facts struct {
 	Book     core.Book
 	Record   core.Record
 	Campaign core.Campaign
+	Route    core.Route
 	Revision int64
 }
 
-// ReadForSending reads record, book, campaign and cell in one linearizable
-// transaction that also verifies the leader; a missing one has a zero value.
-// core.ErrNotLeader.
+// ReadForSending reads record, book, campaign, route and cell in one linearizable
+// transaction that also verifies the leader; one that is missing, or whose id is
+// empty, has a zero value. core.ErrNotLeader.
 func (s *Store) ReadForSending(ctx context.Context, leader core.Leader, recordID string, key core.BookKey, cell ids.CellID) (Facts, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	resp, err := s.kv.Txn(ctx).
 		If(clientv3.Compare(clientv3.CreateRevision(s.keys.leader()), "=", leader.CreateRevision)).
-		Then(clientv3.OpGet(s.keys.record(recordID)), clientv3.OpGet(s.keys.book(key)), clientv3.OpGet(s.keys.campaign(key.Campaign)), clientv3.OpGet(s.keys.cell(cell))).
+		Then(clientv3.OpGet(s.keys.record(recordID)), clientv3.OpGet(s.keys.book(key)), clientv3.OpGet(s.keys.campaign(key.Campaign)), clientv3.OpGet(s.keys.cell(cell)), clientv3.OpGet(s.keys.route(key.Campaign))).
 		Commit()
 	if err != nil {
 		return Facts{}, readError("read "+recordID, err)
@@ -51,6 +52,7 @@ func (s *Store) ReadForSending(ctx context.Context, leader core.Leader, recordID
 	facts.Book = maybe(&r, at(1), decodeBook)
 	facts.Campaign = maybe(&r, at(2), decodeCampaign)
 	facts.Cell = maybe(&r, at(3), decodeCell)
+	facts.Route = maybe(&r, at(4), decodeRoute)
 	return facts, r.err
 }
 
@@ -65,6 +67,18 @@ func maybe[T interface{ Check() error }](r *reader, kv *mvccpb.KeyValue, from fu
 		return zero
 	}
 	return v
+}
+
+// Head gives etcd's present revision, linearizably: a view that has reached it is
+// as good as a read of etcd at this moment.
+func (s *Store) Head(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	resp, err := s.kv.Get(ctx, s.keys.term())
+	if err != nil {
+		return 0, readError("head", err)
+	}
+	return resp.Header.Revision, nil
 }
 
 // Record reads one journal record, linearizably. core.ErrUnknownRecord.

@@ -40,6 +40,15 @@ func table(kind store.Kind) *memdb.TableSchema {
 			rec, _ := r.value.(core.Record)
 			return append([]byte(string(rec.Key.Campaign)+"\x00"), ascending(rec.CreateRevision)...)
 		})}
+		// adjustment: the record of an adjustment's id.
+		t.Indexes["adjustment"] = &memdb.IndexSchema{Name: "adjustment", AllowMissing: true, Indexer: manyIndex(func(r *row) [][]byte {
+			rec, _ := r.value.(core.Record)
+			var out [][]byte
+			for _, a := range rec.Adjustments {
+				out = append(out, []byte(a.ID+"\x00"))
+			}
+			return out
+		})}
 		// open: records with an adjustment that a shard has not answered.
 		t.Indexes["open"] = &memdb.IndexSchema{Name: "open", AllowMissing: true, Indexer: index(func(r *row) []byte {
 			rec, _ := r.value.(core.Record)
@@ -104,4 +113,20 @@ func (i index) FromObject(raw any) (bool, []byte, error) {
 	}
 	value := i(r)
 	return value != nil, value, nil
+}
+
+// manyIndex makes an index of several values of a row.
+type manyIndex func(*row) [][]byte
+
+// FromArgs implements memdb.Indexer.
+func (manyIndex) FromArgs(args ...any) ([]byte, error) { return index(nil).FromArgs(args...) }
+
+// FromObject implements memdb.MultiIndexer.
+func (i manyIndex) FromObject(raw any) (bool, [][]byte, error) {
+	r, ok := raw.(*row)
+	if !ok {
+		return false, nil, fmt.Errorf("a table holds %T", raw)
+	}
+	values := i(r)
+	return len(values) > 0, values, nil
 }

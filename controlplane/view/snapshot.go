@@ -155,6 +155,20 @@ func (s Snapshot) Record(id string) (core.Record, bool) {
 	return one[core.Record](s, store.KindRecord, id)
 }
 
+// RecordOf gives the record that holds an adjustment.
+func (s Snapshot) RecordOf(adjustmentID string) (core.Record, bool) {
+	if s.txn == nil {
+		return core.Record{}, false
+	}
+	raw, err := s.txn.First(store.KindRecord.String(), "adjustment", adjustmentID+"\x00")
+	if err != nil || raw == nil {
+		return core.Record{}, false
+	}
+	r, _ := raw.(*row)
+	rec, ok := r.value.(core.Record)
+	return rec, ok
+}
+
 // OpenRecords gives the records with adjustments that no shard has answered,
 // oldest first.
 func (s Snapshot) OpenRecords() []core.Record {

@@ -325,7 +325,7 @@ func TestJournalAndOperationsPageNewestFirst(t *testing.T) {
 	for i := range 5 {
 		rec := core.Record{ID: fmt.Sprint("r", i), Key: core.BookKey{Campaign: ids.CampaignID([]string{"a", "b"}[i%2])}, CreateRevision: int64(10 + i)}
 		if i == 2 {
-			rec.Adjustments = []core.Adjustment{{State: core.StateBooked}}
+			rec.Adjustments = []core.Adjustment{{ID: "adj", State: core.StateBooked}, {ID: "adj-2", State: core.StateDone}}
 		}
 		f.source.change(t, true, store.Entry{Key: f.source.Key(store.KindRecord, rec.ID), Kind: store.KindRecord, Value: rec})
 		op := core.Operation{ID: fmt.Sprint("o", i), State: core.OperationDone, CreateRevision: int64(20 + i)}
@@ -349,6 +349,11 @@ func TestJournalAndOperationsPageNewestFirst(t *testing.T) {
 	}
 	if got := names(s.OpenRecords()); !reflect.DeepEqual(got, []string{"r2"}) {
 		t.Errorf("open records %v", got)
+	}
+	for id, want := range map[string]string{"adj": "r2", "adj-2": "r2", "ad": "", "r2": ""} {
+		if rec, ok := s.RecordOf(id); rec.ID != want || ok != (want != "") {
+			t.Errorf("the record of %s is %q", id, rec.ID)
+		}
 	}
 	if ops := s.Operations(24, 2); len(ops) != 2 || ops[0].ID != "o3" || ops[1].ID != "o2" {
 		t.Errorf("operations %v", ops)

@@ -1,0 +1,103 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cellquota/cellquota/controlplane/convert"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/telemetry"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// The handlers that link calls, from the goroutine of the stream that brought the
+// message. They may wait for etcd, under ctx.
+
+// OnDirectiveResult books what became of a directive. An error means that it was
+// not booked: the directive will be sent again and the shard will give the same
+// answer.
+func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, stream uint64, r *pb.DirectiveResult) error {
+	if !r.GetDone() {
+		return nil
+	}
+	campaign, version, isRules := parseRulesID(r.GetDirectiveId())
+	if isRules && r.GetDetail() != "" { // not installed: sent again after a while
+		p.log.WarnContext(ctx, "a cell refused rules", telemetry.Event, "rules_refused", telemetry.CampaignID, campaign, telemetry.CellID, cell, "detail", r.GetDetail())
+		return nil
+	}
+	record, leader := p.answered(r.GetDirectiveId(), cell)
+	defer p.Wake()
+	if isRules {
+		p.gotRules(cell, campaign, stream, version)
+		return nil
+	}
+	outcome := convert.FromOutcome(r.GetOutcome())
+	if outcome == 0 {
+		return fmt.Errorf("%w: the answer to %s has no outcome", core.ErrBroken, r.GetDirectiveId())
+	}
+	if record == "" { // sent by an earlier leader, or answered before
+		found, ok := p.view.Snapshot().RecordOf(r.GetDirectiveId())
+		if !ok {
+			return fmt.Errorf("%w: %s", core.ErrUnknownRecord, r.GetDirectiveId())
+		}
+		record = found.ID
+	}
+	settled, err := p.store.Settle(ctx, leader, record, r.GetDirectiveId(), outcome)
+	if errors.Is(err, core.ErrContradiction) || errors.Is(err, core.ErrBroken) {
+		p.log.ErrorContext(ctx, "a shard's answer does not fit the journal", telemetry.Event, "answer_contradicts",
+			telemetry.AdjustmentID, r.GetDirectiveId(), telemetry.CellID, cell, telemetry.Error, err)
+	}
+	if err == nil && settled.Changed {
+		p.log.InfoContext(ctx, "adjustment settled", telemetry.Event, "adjustment_settled", telemetry.AdjustmentID, r.GetDirectiveId(),
+			telemetry.CellID, cell, telemetry.NewState, settled.Adjustment.State.String(), "outcome", outcome.String())
+	}
+	return err
+}
+
+// OnTermRaised compares a shard's facts, read after its term row was raised to
+// this leader's term, with the books. nil: the cell may be granted units over
+// this stream. core.ErrRestored: the shard knows more than etcd; nothing is
+// granted to anyone any more, and the stream should be refused. core.ErrNotLeader:
+// the term is not this leader's.
+func (p *Planner) OnTermRaised(ctx context.Context, cell ids.CellID, stream uint64, m *pb.TermRaised) error {
+	leader, leads := p.leader()
+	if !leads || convert.FromTerm(m.GetTerm()) != leader.Term {
+		return fmt.Errorf("%w: the shard's term is %d", core.ErrNotLeader, m.GetTerm().GetCount())
+	}
+	facts := Shard{Cell: cell, FenceVersion: m.GetFenceVersion()}
+	for _, s := range m.GetStocks() {
+		stock, err := convert.FromStock(s)
+		if err != nil {
+			return fmt.Errorf("%w: %w", core.ErrBroken, err)
+		}
+		facts.Stocks = append(facts.Stocks, stock)
+	}
+	if err := Compare(facts, p.view.Snapshot()); err != nil { // the view may only be late: ask etcd
+		head, readErr := p.store.Head(ctx)
+		if readErr != nil {
+			return readErr
+		}
+		s, waitErr := p.view.WaitFor(ctx, head)
+		if waitErr != nil {
+			return waitErr
+		}
+		if err := Compare(facts, s); err != nil {
+			return p.foundRestored(ctx, cell, err)
+		}
+	}
+	p.mu.Lock()
+	p.memory.compared[cell] = stream
+	p.mu.Unlock()
+	p.Wake()
+	return nil
+}
+
+func (p *Planner) foundRestored(ctx context.Context, cell ids.CellID, err error) error {
+	p.mu.Lock()
+	p.memory.restored = err.Error()
+	p.mu.Unlock()
+	p.log.ErrorContext(ctx, "etcd lost its past: nothing is granted", telemetry.Event, "store_restored", telemetry.CellID, cell, telemetry.Error, err)
+	return err
+}

@@ -1,0 +1,98 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// Shard is what a cell's shard said of itself.
+type Shard struct {
+	Cell         ids.CellID
+	FenceVersion int64
+	Stocks       []core.StockFacts
+}
+
+// Books is what a shard is compared with; a view's snapshot implements it.
+type Books interface {
+	Cell(ids.CellID) (core.Cell, bool)
+	Book(core.BookKey) (core.Book, bool)
+	Record(id string) (core.Record, bool)
+	RecordOf(adjustmentID string) (core.Record, bool)
+}
+
+// sealPrefix begins the ids of the adjustments that the fence function itself
+// makes in a shard; they are not in the journal.
+const sealPrefix = "seal."
+
+// Compare is nil when everything that the shard knows is known to the books. It
+// compares identities, not only counters: after etcd was restored from a backup,
+// counters soon look right again. A shard that knows less is no fault: grants are
+// on their way. core.ErrRestored names the first thing that the books lack.
+func Compare(shard Shard, books Books) error {
+	lacks := func(format string, args ...any) error {
+		return fmt.Errorf("%w: cell %s: %s", core.ErrRestored, shard.Cell, fmt.Sprintf(format, args...))
+	}
+	cell, known := books.Cell(shard.Cell)
+	if !known {
+		return lacks("the cell is unknown")
+	}
+	if shard.FenceVersion > cell.FenceVersion {
+		return lacks("the shard has fence version %d, the record %d", shard.FenceVersion, cell.FenceVersion)
+	}
+	for _, s := range shard.Stocks {
+		if why := compareStock(s, cell, books); why != "" {
+			return lacks("%s: %s", s.Key, why)
+		}
+	}
+	return nil
+}
+
+// compareStock gives what the books lack of one stock row, or "".
+func compareStock(s core.StockFacts, cell core.Cell, books Books) string {
+	book, known := books.Book(s.Key)
+	allocation, held := book.Allocation(cell.Spec.ID)
+	switch {
+	case !known || !held:
+		if s.Granted.IsZero() && s.LastNumber == 0 {
+			return "" // rules alone reached it
+		}
+		return "no book holds it"
+	case s.Granted.Cmp(allocation.Granted) > 0:
+		return fmt.Sprintf("the shard was granted %s units, the book allocates %s", s.Granted, allocation.Granted)
+	case s.AdjustmentVersion > cell.FenceVersion:
+		return fmt.Sprintf("adjustments of fence version %d", s.AdjustmentVersion)
+	case s.LastNumber > lastNumber(allocation, s.AdjustmentVersion):
+		return fmt.Sprintf("adjustment number %d of fence version %d", s.LastNumber, s.AdjustmentVersion)
+	}
+	if id := s.LastAdjustmentID; id != "" && !strings.HasPrefix(id, sealPrefix) {
+		record, found := books.RecordOf(id)
+		if !found {
+			return "adjustment " + id
+		}
+		if a := record.Adjustments[record.Find(id)]; a.Key != s.Key || a.Cell != cell.Spec.ID || s.LastNumber > 0 && a.FenceVersion == s.AdjustmentVersion && a.Number != s.LastNumber {
+			return fmt.Sprintf("another adjustment %s under number %d", id, s.LastNumber)
+		}
+	}
+	if id := s.BookRecordID; id != "" {
+		if _, found := books.Record(id); !found {
+			return "book change " + id
+		}
+	}
+	return ""
+}
+
+// lastNumber is the book's last number under a fence version: 0 under one that no
+// step was taken under yet, and no bound under an older one, which was counted
+// before.
+func lastNumber(a core.Allocation, version int64) int64 {
+	switch {
+	case version == a.FenceVersion:
+		return a.LastNumber
+	case version > a.FenceVersion:
+		return 0
+	}
+	return 1<<63 - 1
+}

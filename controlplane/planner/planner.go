@@ -1,0 +1,210 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/telemetry"
+)
+
+// Config paces the loop.
+type Config struct {
+	// Interval between ticks when nothing happens.
+	Interval time.Duration
+	// AckTimeout is how long a publish waits for an edge that is connected but does
+	// not acknowledge; after it the publish goes on and names the edge.
+	AckTimeout time.Duration
+	// ResendAfter is when a directive without an answer is sent again over the same
+	// stream; 0: 2 s.
+	ResendAfter time.Duration
+}
+
+const (
+	// breath between two ticks that changes ask for, so that a burst is one tick.
+	breath = 5 * time.Millisecond
+	// stepTime bounds one step of one operation.
+	stepTime = 30 * time.Second
+	// atOnce bounds the operations that are driven at the same time.
+	atOnce = 8
+)
+
+// Planner is the leader's loop. Make it with New; Lead runs it.
+type Planner struct {
+	cfg        Config
+	store      *store.Store
+	view       *view.View
+	cells      Cells
+	edges      Edges
+	operations Operations
+	clock      clock.Clock
+	log        *slog.Logger
+	wake       chan struct{}
+
+	mu     sync.Mutex
+	memory memory
+}
+
+// Deps are what a planner is given; all are required.
+type Deps struct {
+	Store      *store.Store
+	View       *view.View
+	Cells      Cells
+	Edges      Edges
+	Operations Operations
+	Clock      clock.Clock
+	Log        *slog.Logger
+}
+
+// New makes a planner; it does nothing before Lead.
+func New(cfg Config, d Deps) *Planner {
+	if cfg.ResendAfter == 0 {
+		cfg.ResendAfter = 2 * time.Second
+	}
+	return &Planner{
+		cfg: cfg, store: d.Store, view: d.View, cells: d.Cells, edges: d.Edges, operations: d.Operations,
+		clock: d.Clock, log: d.Log, wake: make(chan struct{}, 1), memory: newMemory(core.Leader{}),
+	}
+}
+
+// Lead runs the loop under one leadership until ctx ends.
+func (p *Planner) Lead(ctx context.Context, leader core.Leader) error {
+	head, err := p.store.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := p.view.WaitFor(ctx, head); err != nil { // nothing is decided on a view from before this term
+		return err
+	}
+	p.begin(leader)
+	defer p.begin(core.Leader{})
+	loops, ctx := errgroup.WithContext(ctx)
+	loops.Go(func() error { return p.every(ctx, p.wake, func(ctx context.Context) { p.tick(ctx, leader) }) })
+	loops.Go(func() error { return p.every(ctx, nil, func(ctx context.Context) { p.operate(ctx, leader) }) })
+	return loops.Wait()
+}
+
+// every runs one pass at each interval, change of the view or wake.
+func (p *Planner) every(ctx context.Context, wake <-chan struct{}, pass func(context.Context)) error {
+	tick := p.clock.NewTicker(p.cfg.Interval)
+	defer tick.Stop()
+	for {
+		changed := p.view.Changed()
+		pass(ctx)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C():
+		case <-changed:
+		case <-wake:
+		}
+		if err := p.clock.Sleep(ctx, breath); err != nil {
+			return err
+		}
+	}
+}
+
+// Wake asks for a tick soon: a stream came, an answer was booked, an edge
+// acknowledged.
+func (p *Planner) Wake() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tick is one pass over a snapshot, in the order of the package comment.
+func (p *Planner) tick(ctx context.Context, leader core.Leader) {
+	s := p.view.Snapshot()
+	p.closeOver(ctx, leader, s) // 1. close
+	p.publish(ctx, leader, s)   // 2. publish
+	p.sendRules(ctx, leader, s) // 3. rules
+	p.sendOpen(ctx, leader, s)  // 4. adjust
+}
+
+// closeOver closes the campaigns whose window is over. The cells judge by their
+// own clocks; this makes the state say so.
+func (p *Planner) closeOver(ctx context.Context, leader core.Leader, s view.Snapshot) {
+	now := p.clock.Now()
+	for _, c := range s.Campaigns() {
+		if (c.State != core.CampaignPublished && c.State != core.CampaignPaused) || now.Before(c.Spec.CloseAt) {
+			continue
+		}
+		_, err := p.store.Update(ctx, "close "+string(c.Spec.ID), func(tx *store.Tx) error {
+			if err := tx.Lead(leader); err != nil {
+				return err
+			}
+			present, known, err := tx.Campaign(c.Spec.ID)
+			if err != nil || !known || now.Before(present.Spec.CloseAt) {
+				return err
+			}
+			next, changed, err := present.Step(core.EventClose)
+			if err != nil || !changed {
+				return nil //nolint:nilerr // somebody moved it meanwhile
+			}
+			return errors.Join(tx.PutCampaign(next), tx.Audit(core.Audit{Actor: actor, Method: actor, Subject: "campaign " + string(c.Spec.ID), Reason: "close_at has passed"}))
+		})
+		p.note(ctx, err, "campaign was not closed", telemetry.CampaignID, c.Spec.ID)
+	}
+}
+
+// actor names the loop in records.
+const actor = "planner"
+
+// operate hands every open operation but publishes to the driver, several at
+// once, each once.
+func (p *Planner) operate(ctx context.Context, leader core.Leader) {
+	var steps errgroup.Group
+	steps.SetLimit(atOnce)
+	for _, op := range p.view.Snapshot().OpenOperations() {
+		if op.Kind == core.OperationPublish {
+			continue
+		}
+		steps.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, stepTime)
+			defer cancel()
+			p.note(ctx, p.operations.Step(ctx, leader, op), "operation waits", "operation_id", op.ID, "kind", op.Kind)
+			return nil
+		})
+	}
+	_ = steps.Wait()
+}
+
+// note logs an error of one step; the next tick tries again. Losing the lead or
+// the process's end is no news.
+func (p *Planner) note(ctx context.Context, err error, what string, fields ...any) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, core.ErrNotLeader) || errors.Is(err, ErrNoReporter) || errors.Is(err, errMoved) {
+		return
+	}
+	p.log.WarnContext(ctx, what, append([]any{telemetry.Event, "planner_step_failed", telemetry.Error, err, telemetry.Retryable, true}, fields...)...)
+}
+
+func (p *Planner) begin(leader core.Leader) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.memory = newMemory(leader)
+}
+
+// Restored gives why nothing is granted any more, or "".
+func (p *Planner) Restored() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.memory.restored
+}
+
+func few(texts []string) string {
+	const most = 5
+	if len(texts) <= most {
+		return fmt.Sprint(texts)
+	}
+	return fmt.Sprintf("%v and %d more", texts[:most], len(texts)-most)
+}

@@ -1,0 +1,191 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cellquota/cellquota/controlplane/convert"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/telemetry"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// rulesPrefix begins the directive ids of rules. An adjustment id has no slash,
+// so the two cannot be taken for each other.
+const rulesPrefix = "rules/"
+
+func rulesID(campaign ids.CampaignID, version int64) string {
+	return rulesPrefix + string(campaign) + "/" + strconv.FormatInt(version, 10)
+}
+
+func parseRulesID(id string) (campaign ids.CampaignID, version int64, ok bool) {
+	rest, ok := strings.CutPrefix(id, rulesPrefix)
+	name, digits, found := strings.Cut(rest, "/")
+	version, err := strconv.ParseInt(digits, 10, 64)
+	return ids.CampaignID(name), version, ok && found && err == nil
+}
+
+// sendRules gives every linked cell the newest rules of each of its campaigns,
+// once per version and stream, and again while no answer came.
+func (p *Planner) sendRules(ctx context.Context, leader core.Leader, s view.Snapshot) {
+	for _, c := range s.Campaigns() {
+		if !toldToCells(c) {
+			continue
+		}
+		for _, cell := range c.Spec.Cells {
+			reporter, linked := p.cells.Reporter(cell)
+			if !linked || p.hasRules(cell, c.Spec.ID, reporter.Stream, c.Version) || !p.due(rulesID(c.Spec.ID, c.Version), cell, reporter.Stream, "") {
+				continue
+			}
+			if err := p.sendRulesTo(ctx, leader, c, cell, reporter); err != nil {
+				p.forget(rulesID(c.Spec.ID, c.Version), cell)
+				p.note(ctx, err, "rules were not sent", telemetry.CampaignID, c.Spec.ID, telemetry.CellID, cell)
+			}
+		}
+	}
+}
+
+// toldToCells: cells hear of a campaign when all its books exist, and no more
+// after it is settled.
+func toldToCells(c core.Campaign) bool {
+	switch c.State {
+	case core.CampaignPublishing:
+		return c.FullyBooked()
+	case core.CampaignPublished, core.CampaignPaused, core.CampaignClosed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *Planner) sendRulesTo(ctx context.Context, leader core.Leader, c core.Campaign, cell ids.CellID, to Reporter) error {
+	facts, err := p.store.ReadForSending(ctx, leader, "", core.BookKey{Campaign: c.Spec.ID}, cell)
+	if err != nil {
+		return err
+	}
+	if facts.Campaign.Version != c.Version || !facts.Cell.State.MayRegister() {
+		p.forget(rulesID(c.Spec.ID, c.Version), cell)
+		return nil // the view is behind: the next tick knows better
+	}
+	return p.cells.Send(ctx, cell, to.Stream, &pb.Directive{
+		DirectiveId: rulesID(c.Spec.ID, c.Version), Term: convert.Term(leader.Term), FenceVersion: facts.Cell.FenceVersion,
+		Kind: &pb.Directive_Rules{Rules: Rules(facts.Campaign, facts.Route, cell)},
+	})
+}
+
+// Rules is what one cell is told of a campaign.
+func Rules(c core.Campaign, route core.Route, cell ids.CellID) *pb.CampaignRules {
+	rules := &pb.CampaignRules{
+		Spec: convert.Spec(c.Spec), Version: c.Version, State: pb.CampaignState(c.State),
+		Buckets: convert.CellDomains(route.Domains, cell),
+	}
+	for _, sku := range c.PausedSKUs {
+		rules.PausedSkus = append(rules.PausedSkus, string(sku))
+	}
+	for _, sku := range c.FinalSKUs {
+		rules.FinalSkus = append(rules.FinalSkus, string(sku))
+	}
+	if !c.PublishedAt.IsZero() {
+		rules.PublishedAtMs = c.PublishedAt.UnixMilli()
+	}
+	return rules
+}
+
+// candidate is an open adjustment and the record it stands in.
+type candidate struct {
+	adjustment core.Adjustment
+	record     string
+}
+
+// sendOpen sends, per cell and SKU, the open adjustment with the lowest number:
+// the shard takes no other before it.
+func (p *Planner) sendOpen(ctx context.Context, leader core.Leader, s view.Snapshot) {
+	for _, next := range heads(s.OpenRecords()) {
+		a := next.adjustment
+		reporter, linked := p.cells.Reporter(a.Cell)
+		campaign, known := s.Campaign(a.Key.Campaign)
+		if !linked || !known || !toldToCells(campaign) || !p.mayBeGranted(a.Cell, reporter.Stream) ||
+			!p.hasRules(a.Cell, a.Key.Campaign, reporter.Stream, 1) || !p.due(a.ID, a.Cell, reporter.Stream, next.record) {
+			continue
+		}
+		if err := p.sendAdjustment(ctx, leader, next, reporter); err != nil {
+			p.forget(a.ID, a.Cell)
+			p.note(ctx, err, "adjustment was not sent", telemetry.AdjustmentID, a.ID, telemetry.CellID, a.Cell)
+		}
+	}
+}
+
+// heads gives the lowest open (fence version, number) of each cell and SKU, in a
+// fixed order.
+func heads(records []core.Record) []candidate {
+	type place struct {
+		cell ids.CellID
+		key  core.BookKey
+	}
+	lowest := map[place]candidate{}
+	for _, r := range records {
+		for _, a := range r.Adjustments {
+			at := place{a.Cell, a.Key}
+			head, found := lowest[at]
+			if !a.Open() || a.Number == 0 || found && !before(a.Step, head.adjustment.Step) {
+				continue
+			}
+			lowest[at] = candidate{adjustment: a, record: r.ID}
+		}
+	}
+	out := make([]candidate, 0, len(lowest))
+	for _, c := range lowest {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b candidate) int { return cmp.Compare(a.adjustment.ID, b.adjustment.ID) })
+	return out
+}
+
+func before(a, b core.Step) bool {
+	return cmp.Or(cmp.Compare(a.FenceVersion, b.FenceVersion), cmp.Compare(a.Number, b.Number)) < 0
+}
+
+func (p *Planner) sendAdjustment(ctx context.Context, leader core.Leader, c candidate, to Reporter) error {
+	facts, err := p.store.ReadForSending(ctx, leader, c.record, c.adjustment.Key, c.adjustment.Cell)
+	if err != nil {
+		return err
+	}
+	at := facts.Record.Find(c.adjustment.ID)
+	if at < 0 {
+		return fmt.Errorf("%w: %s", core.ErrUnknownRecord, c.record)
+	}
+	a := facts.Record.Adjustments[at]
+	if !a.Open() || !sendable(facts, a) {
+		return nil
+	}
+	return p.cells.Send(ctx, a.Cell, to.Stream, &pb.Directive{
+		DirectiveId: a.ID, Term: convert.Term(leader.Term), FenceVersion: a.FenceVersion,
+		Kind: &pb.Directive_Adjustment{Adjustment: &pb.AdjustmentOrder{
+			AdjustmentId: a.ID, CampaignId: string(a.Key.Campaign), SkuId: string(a.Key.SKU), Number: a.Number,
+			Kind: pb.AdjustmentKind(a.Kind), Units: a.Units.Int32(), BookRecordId: facts.Record.ID,
+		}},
+	})
+}
+
+// sendable: the step belongs to the cell's present fence version and state; one
+// of an older version is reclaim's to end.
+func sendable(f store.Facts, a core.Adjustment) bool {
+	if a.FenceVersion != f.Cell.FenceVersion {
+		return false
+	}
+	switch f.Cell.State {
+	case core.CellActive:
+		return toldToCells(f.Campaign)
+	case core.CellDraining:
+		return a.Kind == core.KindReturn
+	default:
+		return false
+	}
+}
