@@ -129,11 +129,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		var wg sync.WaitGroup
 		fetches.EachError(func(topic string, id int32, err error) { c.fetchFailed(ctx, topic, id, err) })
-		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-			if own := c.partition(p.Partition); own != nil && len(p.Records) > 0 {
-				wg.Go(func() { c.consume(own, p.Records) })
+		for id, records := range byPartition(fetches) {
+			if own := c.partition(id); own != nil {
+				wg.Go(func() { c.consume(own, records) })
 			}
-		})
+		}
 		wg.Wait()
 		c.commitOffsets(ctx)
 	}
@@ -157,6 +157,18 @@ func (c *Consumer) poll(ctx context.Context) kgo.Fetches {
 		}
 	}
 	return fetches
+}
+
+// byPartition joins what two polls brought of one partition, in the order of the log. Applied apart and
+// at once, the later half could advance the position over the earlier one's messages.
+func byPartition(fetches kgo.Fetches) map[int32][]*kgo.Record {
+	out := map[int32][]*kgo.Record{}
+	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+		if len(p.Records) > 0 {
+			out[p.Partition] = append(out[p.Partition], p.Records...)
+		}
+	})
+	return out
 }
 
 func (c *Consumer) partition(id int32) *partition {
