@@ -64,8 +64,9 @@ type Client struct {
 	maint redis.UniversalClient // everything else
 	runs  *runs
 
-	loading sync.Mutex   // one load of the library at a time
-	calls   sync.RWMutex // held for reading by calls on hot, for writing by Acknowledge
+	loading  sync.Mutex   // one load of the library at a time
+	verified string       // servers whose library was compared; guarded by loading
+	calls    sync.RWMutex // held for reading by calls on hot, for writing by Acknowledge
 
 	mu       sync.RWMutex
 	expected map[Scope]ids.Build
@@ -132,14 +133,24 @@ func newPool(cfg Config, size int, hook func(context.Context, *redis.Conn) error
 // Close ends both pools.
 func (c *Client) Close() error { return errors.Join(c.hot.Close(), c.maint.Close()) }
 
-// Check asks every master whether it may hold a mirror and loads the library where
-// it is missing. ErrUnfit and ErrLibrary need an operator; ErrNotMaster and
-// ErrUnavailable may pass.
+// Check asks every master whether it may hold a mirror and, once per server, loads
+// the library where it is missing and compares it where it is not (one that is lost
+// later is loaded by the call that misses it). ErrUnfit and ErrLibrary need an
+// operator; ErrNotMaster and ErrUnavailable may pass. Cheap enough for every second.
 func (c *Client) Check(ctx context.Context) error {
-	if _, err := c.servers(ctx); err != nil {
+	servers, err := c.servers(ctx)
+	if err != nil {
 		return err
 	}
-	return c.loadLibrary(ctx)
+	c.loading.Lock()
+	defer c.loading.Unlock()
+	if who := identity(servers); who != c.verified {
+		if err := c.loadLocked(ctx); err != nil {
+			return err
+		}
+		c.verified = who
+	}
+	return nil
 }
 
 // Server names the Redis processes that answer now; another value means that one

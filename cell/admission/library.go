@@ -44,6 +44,10 @@ func mustReadLibrary() string {
 func (c *Client) loadLibrary(ctx context.Context) error {
 	c.loading.Lock()
 	defer c.loading.Unlock()
+	return c.loadLocked(ctx)
+}
+
+func (c *Client) loadLocked(ctx context.Context) error {
 	return c.eachMaster(ctx, func(ctx context.Context, node redis.Cmdable) error {
 		have, err := node.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: libraryName, WithCode: true}).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
