@@ -49,6 +49,7 @@ const (
 	defaultIdle        = 5 * time.Second
 	defaultHeartbeat   = 3 * time.Second
 	connectTimeout     = 5 * time.Second
+	hangUpTimeout      = time.Second
 	maxAttempts        = 5 // of one transaction: 40001, 40P01, 55P03
 	retryBase          = 5 * time.Millisecond
 	unknownCommitTries = 3 // verbs that resolve their own unknown commit

@@ -113,7 +113,7 @@ func rolledBack(ctx context.Context, t pgx.Tx, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeout)
 	defer cancel()
 	if err := t.Rollback(ctx); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
-		_ = t.Conn().PgConn().Conn().Close() // the server rolls back what it can no longer hear
+		hangUp(ctx, t.Conn().PgConn()) // the server rolls back what it can no longer hear
 	}
 	return cause
 }
@@ -135,8 +135,16 @@ func (s *Store) commitOrUnknown(ctx context.Context, conn *pgconn.PgConn, t pgx.
 	case definite(err):
 		return err
 	}
-	_ = conn.Conn().Close() // whatever it still says belongs to nobody
+	hangUp(ctx, conn) // whatever it still says belongs to nobody
 	return fmt.Errorf("%w: %w", ErrUnknownCommit, err)
+}
+
+// hangUp closes a connection so that the pool knows it: one closed underneath would be handed to the
+// next transaction.
+func hangUp(ctx context.Context, conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hangUpTimeout)
+	defer cancel()
+	_ = conn.Close(ctx)
 }
 
 // definite: the server itself said that this commit failed and the session lives.
