@@ -1,0 +1,243 @@
+package shard_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/cellquota/cellquota/cell/reservation"
+	"github.com/cellquota/cellquota/cell/shard"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// model is the dumb twin of one SKU's shard: what must be true, in plain Go.
+type model struct {
+	granted, available, reserved, confirmed int32
+	orders                                  map[string]*modelOrder // by user
+	seen                                    map[string]shard.Decision
+	refunds                                 int
+	expired                                 int // rounds of the clock that have passed
+}
+
+type modelOrder struct {
+	id       ids.OrderID
+	quantity int32
+	state    reservation.OrderState
+	open     map[string]bool // attempts
+	taken    map[string]bool
+	born     int
+}
+
+// TestModel drives random histories against shard and twin and compares them after every step: I2, I3,
+// I5 and I7 hold at each, and the answers are the twin's.
+func TestModel(t *testing.T) {
+	b := newBench(t)
+	b.ownClock()
+	rapid.Check(t, func(rt *rapid.T) {
+		b.wipe()
+		b.sell(1, shortTTL, longWindow)
+		b.must(b.store.Heartbeat(b.ctx))
+		m := &model{granted: 1, available: 1, orders: map[string]*modelOrder{}, seen: map[string]shard.Decision{}}
+		var sent []shard.Message
+		rt.Repeat(map[string]func(*rapid.T){
+			"grant": func(rt *rapid.T) {
+				n := rapid.Int32Range(1, 3).Draw(rt, "units")
+				b.grant(phone, n)
+				m.granted, m.available = m.granted+n, m.available+n
+			},
+			"return": func(rt *rapid.T) {
+				n := rapid.Int32Range(1, 3).Draw(rt, "units")
+				res, err := b.store.ApplyAdjustment(b.ctx, b.numbered(phone, shard.Return, n))
+				b.must(err)
+				if (res.Outcome == shard.Applied) != (m.available >= n) {
+					rt.Fatalf("return of %d with %d available: %s", n, m.available, res.Outcome)
+				}
+				if res.Outcome == shard.Applied {
+					m.granted, m.available = m.granted-n, m.available-n
+				}
+			},
+			"batch": func(rt *rapid.T) {
+				var msgs []shard.Message
+				for _, u := range rapid.SliceOfNDistinct(rapid.IntRange(0, 7), 1, 4, rapid.ID[int]).Draw(rt, "users") {
+					request := rapid.SampledFrom([]string{"r1", "r2"}).Draw(rt, "request")
+					q := rapid.Int32Range(1, 2).Draw(rt, "quantity")
+					msgs = append(msgs, b.message(fmt.Sprint("u", u), func(x *shard.Message) { x.Request, x.Quantity = ids.RequestID(request), q }))
+				}
+				sent = append(sent, msgs...)
+				m.deliver(rt, msgs, b.apply(msgs...))
+			},
+			"redeliver": func(rt *rapid.T) {
+				if len(sent) == 0 {
+					rt.Skip("nothing was sent")
+				}
+				x := rapid.SampledFrom(sent).Draw(rt, "message")
+				x.Offset = b.next
+				b.next++
+				m.deliver(rt, []shard.Message{x}, b.apply(x))
+			},
+			"start":   m.stepper(b, shard.StepStart),
+			"succeed": m.stepper(b, shard.StepSucceeded),
+			"fail":    m.stepper(b, shard.StepFailed),
+			"pending": m.stepper(b, shard.StepPending),
+			"cancel":  m.stepper(b, shard.StepCancel),
+			"time": func(rt *rapid.T) {
+				b.advance(20 * time.Second) // everything born before is over, and so is the grace of its attempts
+				m.expired++
+				b.must(b.store.Heartbeat(b.ctx))
+				closed, _ := b.closeDue(shard.CloseWaits{Attempt: grace})
+				for _, c := range closed {
+					m.close(rt, string(c.Order.User))
+				}
+				for user, o := range m.orders {
+					if o.state == reservation.PendingPayment && len(o.open) == 0 && o.born < m.expired {
+						rt.Fatalf("order of %s is due and open", user)
+					}
+				}
+			},
+			"": func(rt *rapid.T) { m.compare(rt, b) },
+		})
+	})
+}
+
+// wipe empties the shard but for its fence and its clock. The ledger's triggers are the owner's to lift.
+func (b *bench) wipe() {
+	b.t.Helper()
+	b.exec(b.admin, "ALTER TABLE cellquota.ledger DISABLE TRIGGER USER")
+	b.exec(b.admin, `TRUNCATE cellquota.stock, cellquota.ledger, cellquota.orders, cellquota.reservations, cellquota.buyers, cellquota.inbox, cellquota.outbox,
+		cellquota.adjustments, cellquota.payments, cellquota.payment_refusals, cellquota.mirrors, cellquota.positions, cellquota.buckets, cellquota.skus, cellquota.campaigns, cellquota.heartbeat`)
+	b.exec(b.admin, "ALTER TABLE cellquota.ledger ENABLE TRIGGER USER")
+	b.next = 0
+}
+
+// deliver is the twin of a batch.
+func (m *model) deliver(t *rapid.T, msgs []shard.Message, got []shard.Decision) {
+	rejected := map[string]shard.Decision{}
+	for i, x := range msgs {
+		key := string(x.User) + "/" + string(x.Request)
+		want := shard.Decision{Outcome: shard.Ordered}
+		o := m.orders[string(x.User)]
+		switch _, known := m.seen[key]; {
+		case known:
+			want = shard.Decision{Duplicate: true}
+		case o != nil && o.state == reservation.OrderPaid:
+			want = shard.Decision{Outcome: shard.Rejected, Reason: reservation.AlreadyPurchased}
+		case o != nil && o.state == reservation.OrderClosed:
+			want = shard.Decision{Outcome: shard.Rejected, Reason: reservation.OrderWasClosed}
+		case o != nil:
+			want = shard.Decision{Outcome: shard.Rejected, Reason: reservation.AlreadyReserved}
+		case m.available < x.Quantity:
+			want = shard.Decision{Outcome: shard.Rejected, Reason: reservation.SoldOut}
+		default:
+			m.available, m.reserved = m.available-x.Quantity, m.reserved+x.Quantity
+			m.orders[string(x.User)] = &modelOrder{
+				id: x.Reservation.Order(), quantity: x.Quantity, state: reservation.PendingPayment, open: map[string]bool{}, taken: map[string]bool{}, born: m.expired,
+			}
+		}
+		if got[i].Outcome != want.Outcome || got[i].Reason != want.Reason || got[i].Duplicate != want.Duplicate {
+			t.Fatalf("message %s: %+v, the twin says %+v", key, got[i], want)
+		}
+		if !want.Duplicate {
+			rejected[key] = want
+		}
+	}
+	maps.Copy(m.seen, rejected)
+}
+
+// stepper drives one kind of step on a random order by one of two attempts.
+func (m *model) stepper(b *bench, kind shard.StepKind) func(*rapid.T) {
+	return func(t *rapid.T) {
+		users := slices.Sorted(maps.Keys(m.orders))
+		if len(users) == 0 {
+			t.Skip("no orders")
+		}
+		user := rapid.SampledFrom(users).Draw(t, "user")
+		payment := rapid.SampledFrom([]string{"p1", "p2"}).Draw(t, "payment")
+		o := m.orders[user]
+		s := shard.Step{Kind: kind, Order: o.id, User: ids.UserID(user), Payment: ids.PaymentID(payment)}
+		if kind == shard.StepCancel {
+			s.Payment = ""
+		}
+		res := b.step(s)
+		pending, expired := o.state == reservation.PendingPayment, o.born < m.expired
+		known := one[int](b, "SELECT count(*) FROM cellquota.payments WHERE order_id = $1 AND payment_id = $2", string(o.id), payment) > 0
+		switch kind {
+		case shard.StepStart:
+			if res.Err == nil && pending && !expired && res.Payment == shard.PaymentInitiated {
+				o.open[payment] = true
+			}
+			if res.Err == nil && !known {
+				t.Fatal("a start without a row")
+			}
+		case shard.StepSucceeded:
+			if res.Err != nil {
+				t.Fatalf("a success was refused: %v", res.Err)
+			}
+			switch {
+			case o.taken[payment]:
+				if res.Refund != "" {
+					t.Fatal("a repeat was refunded")
+				}
+			case pending:
+				o.state, o.taken[payment] = reservation.OrderPaid, true
+				delete(o.open, payment)
+				m.reserved, m.confirmed = m.reserved-o.quantity, m.confirmed+o.quantity
+			default:
+				o.taken[payment] = true
+				m.refunds++
+				if res.Refund == "" {
+					t.Fatal("money taken from a settled order is not refunded")
+				}
+			}
+		case shard.StepFailed:
+			if res.Payment == shard.PaymentFailed {
+				delete(o.open, payment)
+			}
+		case shard.StepPending:
+			if res.Payment == shard.PaymentUnknown && pending {
+				o.open[payment] = true
+			}
+		case shard.StepCancel:
+			if allowed := pending && len(o.open) == 0; allowed != (res.Err == nil) && o.state != reservation.OrderClosed {
+				t.Fatalf("cancel: %v, open attempts %v, state %s", res.Err, o.open, o.state)
+			}
+			if res.Err == nil && pending {
+				m.close(t, user)
+			}
+		}
+	}
+}
+
+func (m *model) close(t *rapid.T, user string) {
+	o := m.orders[user]
+	if o.state != reservation.PendingPayment || len(o.open) > 0 {
+		t.Fatalf("closed order of %s: %s with attempts %v", user, o.state, o.open)
+	}
+	o.state = reservation.OrderClosed
+	m.reserved, m.available = m.reserved-o.quantity, m.available+o.quantity
+}
+
+func (m *model) compare(t *rapid.T, b *bench) {
+	s := b.stock(phone)
+	if s.Granted != m.granted || s.Available != m.available || s.Reserved != m.reserved || s.Confirmed != m.confirmed {
+		t.Fatalf("stock %+v, the twin has %+v", s, *m)
+	}
+	if s.Reserved+s.Confirmed > s.Granted {
+		t.Fatalf("oversold: %+v", s)
+	}
+	for user, o := range m.orders {
+		if got := one[string](b, "SELECT state FROM cellquota.orders WHERE order_id = $1", string(o.id)); got != string(o.state) {
+			t.Fatalf("order of %s is %s, the twin says %s", user, got, o.state)
+		}
+	}
+	if n := one[int](b, "SELECT count(*) FROM cellquota.outbox WHERE event_type = 'refund-requested'"); n != m.refunds {
+		t.Fatalf("%d refunds, the twin has %d", n, m.refunds)
+	}
+	b.invariants()
+	if b.t.Failed() {
+		t.Fatal("an invariant is broken")
+	}
+}
