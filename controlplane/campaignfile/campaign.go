@@ -9,6 +9,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
 // Defaults of campaign.yaml.
@@ -22,9 +23,13 @@ const (
 	defaultTranche   = "5%"
 )
 
+// Check is a further rule of the caller's (cells that exist, a window that is not
+// over); what it breaks is told with the rest, each with its line.
+type Check func(core.CampaignSpec) []rpcstatus.Violation
+
 // ParseCampaign reads campaign.yaml. The spec is valid when there are no faults;
 // warnings name what is read but has no effect.
-func ParseCampaign(text string) (spec core.CampaignSpec, warnings []string, faults []Fault) {
+func ParseCampaign(text string, checks ...Check) (spec core.CampaignSpec, warnings []string, faults []Fault) {
 	f, root := parse(text)
 	if root == nil {
 		return core.CampaignSpec{}, nil, f.sorted()
@@ -34,6 +39,9 @@ func ParseCampaign(text string) (spec core.CampaignSpec, warnings []string, faul
 	root.close()
 	f.add(spec.Check())
 	f.add(spec.CheckServed())
+	for _, check := range checks {
+		f.add(check(spec))
+	}
 	for i, sku := range spec.SKUs {
 		if sku.TopUp.Policy == core.AutoAuto {
 			f.warnings = append(f.warnings, fmt.Sprintf("skus[%d].top_up.policy: AUTO waits for a later release; until then units are moved by `cellctl quota top-up`", i))

@@ -1,0 +1,14 @@
+// Package access says who calls and what they may call.
+//
+// Operators show a bearer token; a file lists them by the token's SHA-256, so
+// that the file alone lets nobody in. Cells and edges show their certificate, or
+// in development the name they go by on loopback (internal/transport). roles.go
+// is the table role × RPC; a method that is not in it is refused to everybody,
+// and a test compares it with the services there are.
+//
+// A region-operator touches cells of its own regions only: the handler knows the
+// cell and asks Region.
+//
+// Neighbours: wire.go gives both functions to the server; api asks Region and
+// Name.
+package access

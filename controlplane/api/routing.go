@@ -1,0 +1,167 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// Routes is RoutingService, and knows which edge has acknowledged what.
+type Routes struct {
+	pb.UnimplementedRoutingServiceServer
+	View *view.View
+	// Acked is called after an edge acknowledged or left; nil: nobody asks.
+	Acked func()
+
+	mu    sync.Mutex
+	edges map[string]*follower
+}
+
+// follower is one edge's stream.
+type follower struct{ acked int64 }
+
+// WatchRoutes sends a full snapshot, then changes, each with the revision of the
+// view that it brings the edge to; the edge acknowledges revisions.
+func (h *Routes) WatchRoutes(stream grpc.BidiStreamingServer[pb.WatchRoutesRequest, pb.WatchRoutesResponse]) error {
+	hello, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if len(hello.GetEdgeId()) < 1 || len(hello.GetEdgeId()) > 128 {
+		return rpcstatus.Invalid(rpcstatus.Violation{Field: "edge_id", Rule: "must be 1 to 128 bytes"})
+	}
+	if _, err := h.View.WaitFor(stream.Context(), 1); err != nil {
+		return err
+	}
+	me := h.join(hello.GetEdgeId())
+	defer h.leave(hello.GetEdgeId(), me)
+	ended := make(chan error, 1)
+	go h.acknowledgements(stream, me, ended) // ends with the stream, which ends when this returns
+	return h.follow(stream, ended)
+}
+
+// follow sends until the stream ends.
+func (h *Routes) follow(stream grpc.BidiStreamingServer[pb.WatchRoutesRequest, pb.WatchRoutesResponse], ended <-chan error) error {
+	var sent routes
+	for {
+		changed := h.View.Changed()
+		now := routesOf(h.View.Snapshot())
+		if m := now.since(sent); m != nil {
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+		}
+		sent = now
+		select {
+		case <-changed:
+		case err := <-ended:
+			return err
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+func (h *Routes) acknowledgements(stream grpc.BidiStreamingServer[pb.WatchRoutesRequest, pb.WatchRoutesResponse], me *follower, ended chan<- error) {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			ended <- nil // the edge is gone, or the handler is
+			return
+		}
+		h.mu.Lock()
+		me.acked = max(me.acked, m.GetAckedRevision())
+		h.mu.Unlock()
+		h.tell()
+	}
+}
+
+func (h *Routes) join(edge string) *follower {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.edges == nil {
+		h.edges = map[string]*follower{}
+	}
+	me := &follower{}
+	h.edges[edge] = me // a second stream of one edge takes the place of the first
+	return me
+}
+
+func (h *Routes) leave(edge string, me *follower) {
+	h.mu.Lock()
+	if h.edges[edge] == me {
+		delete(h.edges, edge)
+	}
+	h.mu.Unlock()
+	h.tell()
+}
+
+func (h *Routes) tell() {
+	if h.Acked != nil {
+		h.Acked()
+	}
+}
+
+// Edges gives the connected edges with the revision each acknowledged.
+func (h *Routes) Edges() map[string]int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make(map[string]int64, len(h.edges))
+	for id, e := range h.edges {
+		out[id] = e.acked
+	}
+	return out
+}
+
+// Behind lists the connected edges that have not acknowledged a view with this
+// version of the campaign. It implements planner.Edges.
+func (h *Routes) Behind(campaign ids.CampaignID, version int64) []string {
+	c, known := h.View.Snapshot().Campaign(campaign)
+	var out []string
+	for id, acked := range h.Edges() {
+		if !known || c.Version < version || acked < c.ModRevision {
+			out = append(out, "edge "+id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// LookupHome answers the home cell of one user.
+func (h *Routes) LookupHome(_ context.Context, req *pb.LookupHomeRequest) (*pb.LookupHomeResponse, error) {
+	var f fields
+	id := f.campaign(req.GetCampaignId())
+	user, err := ids.ParseUserID(req.GetUserId())
+	f.refused(err)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	route, known := h.View.Snapshot().Route(id)
+	if !known {
+		return nil, unknownCampaign(id)
+	}
+	cell, bucket, found := route.Home(req.GetDomain(), user)
+	if !found {
+		return nil, rpcstatus.With(fmt.Errorf("%w: %s has no traffic domain %q", rpcstatus.ErrNotFound, id, req.GetDomain()), nil, nil, 0)
+	}
+	return &pb.LookupHomeResponse{CellId: string(cell), Bucket: int32(bucket), RouteVersion: route.Version}, nil
+}
+
+// shownToEdges: an edge learns of a campaign when all its books exist, so that it
+// can acknowledge before anything is on sale.
+func shownToEdges(c core.Campaign) bool {
+	return c.State.HasBooks() && (c.State != core.CampaignPublishing || c.FullyBooked())
+}
+
+// sortedKeys gives a map's keys in order, for messages that do not wobble.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,41 @@
+package api
+
+import (
+	"google.golang.org/grpc/codes"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
+)
+
+// Kinds is how the control plane's sentinels cross the wire.
+func Kinds() []rpcstatus.Kind {
+	return []rpcstatus.Kind{
+		{Err: core.ErrUnknownCell, Code: codes.NotFound, Reason: "UNKNOWN_CELL"},
+		{Err: core.ErrUnknownCampaign, Code: codes.NotFound, Reason: "UNKNOWN_CAMPAIGN"},
+		{Err: core.ErrUnknownSKU, Code: codes.NotFound, Reason: "UNKNOWN_SKU"},
+		{Err: core.ErrUnknownOperation, Code: codes.NotFound, Reason: "UNKNOWN_OPERATION"},
+		{Err: core.ErrUnknownRecord, Code: codes.NotFound, Reason: "UNKNOWN_RECORD"},
+		{Err: core.ErrCellExists, Code: codes.AlreadyExists, Reason: "CELL_EXISTS"},
+		{Err: core.ErrCampaignExists, Code: codes.AlreadyExists, Reason: "CAMPAIGN_EXISTS"},
+		{Err: core.ErrIDReused, Code: codes.Aborted, Reason: "ID_REUSED"},
+		{Err: core.ErrVersion, Code: codes.Aborted, Reason: "VERSION_CONFLICT"},
+		{Err: core.ErrRace, Code: codes.Aborted, Reason: "LOST_RACE"},
+		{Err: core.ErrCellState, Code: codes.FailedPrecondition, Reason: "CELL_STATE"},
+		{Err: core.ErrNotReclaimed, Code: codes.FailedPrecondition, Reason: "NOT_RECLAIMED"},
+		{Err: core.ErrCampaignState, Code: codes.FailedPrecondition, Reason: "CAMPAIGN_STATE"},
+		{Err: core.ErrOperationState, Code: codes.FailedPrecondition, Reason: "OPERATION_STATE"},
+		{Err: core.ErrStaleCell, Code: codes.Aborted, Reason: "STALE_CELL"},
+		{Err: core.ErrFinal, Code: codes.FailedPrecondition, Reason: "FINAL_SOLD_OUT"},
+		{Err: core.ErrReserveShort, Code: codes.FailedPrecondition, Reason: "RESERVE_SHORT"},
+		{Err: core.ErrAllocationShort, Code: codes.FailedPrecondition, Reason: "ALLOCATION_SHORT"},
+		{Err: core.ErrStockShort, Code: codes.FailedPrecondition, Reason: "STOCK_SHORT"},
+		{Err: core.ErrNoBucket, Code: codes.FailedPrecondition, Reason: "NO_BUCKET"},
+		{Err: core.ErrTooLarge, Code: codes.FailedPrecondition, Reason: "TOO_LARGE"},
+		{Err: core.ErrContradiction, Code: codes.FailedPrecondition, Reason: "CONTRADICTION"},
+		{Err: core.ErrRestored, Code: codes.FailedPrecondition, Reason: "STORE_RESTORED"},
+		{Err: core.ErrNotLeader, Code: codes.Unavailable, Reason: "NOT_LEADER"},
+		{Err: core.ErrStoreUnavailable, Code: codes.Unavailable, Reason: "STORE_UNAVAILABLE"},
+		{Err: core.ErrUnknownOutcome, Code: codes.Unknown, Reason: "CHANGE_UNKNOWN"},
+		{Err: core.ErrBroken, Code: codes.Internal, Reason: "INVARIANT_BROKEN"},
+	}
+}

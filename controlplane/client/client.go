@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/cellquota/cellquota/internal/transport"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// Options say how the control plane is reached.
+type Options struct {
+	// Addrs are the replicas; any of them serves.
+	Addrs []string
+	// Dev allows plain text on this machine.
+	Dev bool
+	// TLS is the caller's identity; required unless Dev.
+	TLS *transport.TLS
+	// Workload is "cell/ID" or "edge/ID" for our own processes; empty for operators.
+	Workload string
+	// Token is an operator's bearer token; empty for our own processes.
+	Token string
+	// Timeout is given to calls that have no deadline; 0: 15 s.
+	Timeout time.Duration
+	// Dial replaces the connection's options for a test; nil: none.
+	Dial func(*transport.DialOptions)
+}
+
+// Client holds one connection and the services on it. Safe for concurrent use.
+// Close it when done.
+type Client struct {
+	conn *grpc.ClientConn
+
+	Cells      pb.CellAdminServiceClient
+	Fences     pb.FenceServiceClient
+	Campaigns  pb.CampaignServiceClient
+	Quota      pb.QuotaServiceClient
+	Routing    pb.RoutingServiceClient
+	Reports    pb.ReportServiceClient
+	Operations pb.OperationServiceClient
+	CellLink   pb.CellLinkServiceClient
+}
+
+const defaultTimeout = 15 * time.Second
+
+// Dial makes a client. It does not wait for a replica: the first call connects.
+func Dial(o Options) (*Client, error) {
+	options := transport.DialOptions{
+		Dev: o.Dev, TLS: o.TLS, Workload: o.Workload, DefaultTimeout: o.Timeout, WaitForReady: true,
+	}
+	if options.DefaultTimeout == 0 {
+		options.DefaultTimeout = defaultTimeout
+	}
+	if o.Token != "" {
+		options.Token = func(context.Context) (string, error) { return o.Token, nil }
+	}
+	if o.Dial != nil {
+		o.Dial(&options)
+	}
+	conn, err := dial(o.Addrs, options)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{
+		conn: conn, Cells: pb.NewCellAdminServiceClient(conn), Fences: pb.NewFenceServiceClient(conn),
+		Campaigns: pb.NewCampaignServiceClient(conn), Quota: pb.NewQuotaServiceClient(conn), Routing: pb.NewRoutingServiceClient(conn),
+		Reports: pb.NewReportServiceClient(conn), Operations: pb.NewOperationServiceClient(conn), CellLink: pb.NewCellLinkServiceClient(conn),
+	}, nil
+}
+
+func dial(addrs []string, o transport.DialOptions) (*grpc.ClientConn, error) {
+	if len(addrs) == 1 {
+		return transport.Dial(addrs[0], o)
+	}
+	return transport.DialAny(addrs, o)
+}
+
+// Close ends the connection; running calls fail.
+func (c *Client) Close() error { return c.conn.Close() }
