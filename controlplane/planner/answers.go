@@ -18,7 +18,7 @@ import (
 // OnDirectiveResult books what became of a directive. An error means that it was
 // not booked: the directive will be sent again and the shard will give the same
 // answer.
-func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, stream uint64, r *pb.DirectiveResult) error {
+func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, reporter Reporter, r *pb.DirectiveResult) error {
 	if !r.GetDone() {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, stream
 	record, leader := p.answered(r.GetDirectiveId(), cell)
 	defer p.Wake()
 	if isRules {
-		p.gotRules(cell, campaign, stream, version)
+		p.gotRules(cell, campaign, reporter.Stream, version)
 		return nil
 	}
 	outcome := convert.FromOutcome(r.GetOutcome())
@@ -61,7 +61,7 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, stream
 // this stream. core.ErrRestored: the shard knows more than etcd; nothing is
 // granted to anyone any more, and the stream should be refused. core.ErrNotLeader:
 // the term is not this leader's.
-func (p *Planner) OnTermRaised(ctx context.Context, cell ids.CellID, stream uint64, m *pb.TermRaised) error {
+func (p *Planner) OnTermRaised(ctx context.Context, cell ids.CellID, reporter Reporter, m *pb.TermRaised) error {
 	leader, leads := p.leader()
 	if !leads || convert.FromTerm(m.GetTerm()) != leader.Term {
 		return fmt.Errorf("%w: the shard's term is %d", core.ErrNotLeader, m.GetTerm().GetCount())
@@ -84,20 +84,28 @@ func (p *Planner) OnTermRaised(ctx context.Context, cell ids.CellID, stream uint
 			return waitErr
 		}
 		if err := Compare(facts, s); err != nil {
-			return p.foundRestored(ctx, cell, err)
+			p.OnRestored(cell, err.Error())
+			return err
 		}
 	}
 	p.mu.Lock()
-	p.memory.compared[cell] = stream
+	p.memory.compared[cell] = reporter.Stream
 	p.mu.Unlock()
 	p.Wake()
 	return nil
 }
 
-func (p *Planner) foundRestored(ctx context.Context, cell ids.CellID, err error) error {
+// OnRestored stops all grants of this leadership: a hello or a shard showed what
+// etcd never gave out.
+func (p *Planner) OnRestored(cell ids.CellID, why string) {
 	p.mu.Lock()
-	p.memory.restored = err.Error()
+	first := p.memory.restored == ""
+	p.memory.restored = why
 	p.mu.Unlock()
-	p.log.ErrorContext(ctx, "etcd lost its past: nothing is granted", telemetry.Event, "store_restored", telemetry.CellID, cell, telemetry.Error, err)
-	return err
+	if first {
+		p.log.Error("etcd lost its past: nothing is granted", telemetry.Event, "store_restored", telemetry.CellID, cell, "detail", why)
+	}
 }
+
+// OnReport has nothing to decide in this release: top-ups are made by hand.
+func (p *Planner) OnReport(ids.CellID) {}
