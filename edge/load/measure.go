@@ -21,6 +21,9 @@ const (
 	StageCallback Stage = "callback"
 )
 
+// Stages lists them in the order of a visit.
+var Stages = []Stage{StagePermit, StageRequest, StageStatus, StageOrdered, StagePayment, StageCallback}
+
 // Latency of one stage in milliseconds.
 type Latency struct {
 	Count int64   `json:"count"`

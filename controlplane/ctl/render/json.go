@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -28,8 +29,12 @@ func JSON(m proto.Message) []byte {
 type writer struct{ *bytes.Buffer }
 
 func (w *writer) message(m protoreflect.Message) {
-	if t, ok := m.Interface().(*timestamppb.Timestamp); ok {
+	switch t := m.Interface().(type) {
+	case *timestamppb.Timestamp:
 		w.text(Instant(t))
+		return
+	case *durationpb.Duration:
+		w.text(Seconds(t))
 		return
 	}
 	w.WriteByte('{')
@@ -151,6 +156,14 @@ func Instant(t *timestamppb.Timestamp) string {
 		return ""
 	}
 	return t.AsTime().UTC().Format(instantForm)
+}
+
+// Seconds is a duration as "900s" or "0.25s"; "" where there is none.
+func Seconds(d *durationpb.Duration) string {
+	if d == nil {
+		return ""
+	}
+	return strconv.FormatFloat(d.AsDuration().Seconds(), 'f', -1, 64) + "s"
 }
 
 const instantForm = "2006-01-02T15:04:05.000Z07:00"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -85,6 +86,15 @@ func TestAbsentEmptyAndStrange(t *testing.T) {
 }
 
 var eleventh = mustTime("2026-11-11T08:00:00+08:00")
+
+func TestDurations(t *testing.T) {
+	for d, want := range map[time.Duration]string{15 * time.Minute: `"900s"`, 250 * time.Millisecond: `"0.25s"`} {
+		m := &pb.PermitRules{Ttl: durationpb.New(d)}
+		if !bytes.Contains(JSON(m), []byte(want)) {
+			t.Errorf("%s: got %s, want %s", d, JSON(m), want)
+		}
+	}
+}
 
 func TestEveryEnumLosesItsPrefix(t *testing.T) {
 	for e, want := range map[interface {

@@ -1,0 +1,159 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cellquota/cellquota/controlplane/campaignfile"
+	"github.com/cellquota/cellquota/controlplane/ctl/render"
+	"github.com/cellquota/cellquota/controlplane/ctl/target"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+func (c *cli) cellCommand() *cobra.Command {
+	return group("cell", "Provision, watch, fence and restore cells", "  cellctl cell list\n  cellctl cell get cell-1",
+		c.cellProvision(), c.cellList(), c.cellGet(), c.cellGate(), c.cellFence(), c.cellReclaim(), c.cellRestore())
+}
+
+func (c *cli) cellProvision() *cobra.Command {
+	var m mutation
+	var file string
+	cmd := &cobra.Command{
+		Use: "provision -f cell.yaml", Short: "Make a cell known and its shard and topic ready", Args: takes(),
+		Long: "Writes the cell's record, the fence row of its shard and its topic. A repeat with the same file\nis the same cell.",
+		Example: "  cellctl cell provision -f cell-1.yaml\n" +
+			"  cellctl cell provision -f cell-1.yaml --dry-run",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text, err := c.readFile(file)
+			if err != nil {
+				return err
+			}
+			spec, faults := campaignfile.CellProto(text)
+			if len(faults) > 0 {
+				return faulty(file+": not a valid cell", violations(faults))
+			}
+			if err := m.begin(c); err != nil {
+				return err
+			}
+			return c.speak(cmd.Context(), target.RegionOperator, func(ctx context.Context, cp *target.ControlPlane) error {
+				out, err := call(ctx, c, cp.Cells.CreateCell, &pb.CreateCellRequest{Spec: spec, OperationId: m.operationID, ValidateOnly: m.dryRun})
+				if err != nil {
+					return fmt.Errorf("provision %s: %w", spec.GetCellId(), err)
+				}
+				return c.show(cellView(out, out.GetCell()))
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "cell.yaml; - is standard input")
+	required(cmd, "file")
+	m.flags(cmd)
+	return cmd
+}
+
+// violations are a file's faults as rules with their lines.
+func violations(faults []campaignfile.Fault) []rpcstatus.Violation {
+	return rpcstatus.Violations(campaignfile.Error(faults))
+}
+
+func (c *cli) cellList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List cells", Args: takes(),
+		Example: "  cellctl cell list\n  cellctl cell list -o wide\n  cellctl cell list -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+				all, err := allCells(ctx, c, cp)
+				if err != nil {
+					return err
+				}
+				return c.show(render.View{Message: all, Tables: []render.Table{cellTable(all.GetCells())}})
+			})
+		},
+	}
+}
+
+// allCells reads every page.
+func allCells(ctx context.Context, c *cli, cp *target.ControlPlane) (*pb.ListCellsResponse, error) {
+	all := &pb.ListCellsResponse{}
+	for {
+		page, err := call(ctx, c, cp.Cells.ListCells, &pb.ListCellsRequest{PageSize: 1000, PageToken: all.GetNextPageToken()})
+		if err != nil {
+			return nil, fmt.Errorf("list cells: %w", err)
+		}
+		all.Cells, all.NextPageToken = append(all.Cells, page.GetCells()...), page.GetNextPageToken()
+		if all.GetNextPageToken() == "" {
+			return all, nil
+		}
+	}
+}
+
+func (c *cli) cellGet() *cobra.Command {
+	return &cobra.Command{
+		Use: "get CELL", Short: "Show one cell: state, processes, units at risk", Args: takes("CELL"),
+		Example: "  cellctl cell get cell-2\n  cellctl cell get cell-2 -o yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+				out, err := call(ctx, c, cp.Cells.GetCell, &pb.GetCellRequest{CellId: args[0]})
+				if err != nil {
+					return fmt.Errorf("get cell %s: %w", args[0], err)
+				}
+				return c.show(cellView(out, out.GetCell()))
+			})
+		},
+	}
+}
+
+func (c *cli) cellGate() *cobra.Command {
+	return &cobra.Command{
+		Use: "gate CELL", Short: "Show the gates of a cell's processes and what moves them", Args: takes("CELL"),
+		Example: "  cellctl cell gate cell-1\n  cellctl cell gate cell-1 -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+				out, err := call(ctx, c, cp.Cells.GetGate, &pb.CellAdminServiceGetGateRequest{CellId: args[0]})
+				if err != nil {
+					return fmt.Errorf("gate of %s: %w", args[0], err)
+				}
+				if err := c.show(gateView(out)); err != nil {
+					return err
+				}
+				if len(out.GetUnreachable()) > 0 {
+					return fmt.Errorf("gate of %s: %d processes did not answer: %w", args[0], len(out.GetUnreachable()), errUnchecked)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// cellView shows one cell; m is the whole answer.
+func cellView(m messageOf, cell *pb.Cell) render.View {
+	v := render.View{Message: m, Tables: []render.Table{cellTable([]*pb.Cell{cell})}}
+	if len(cell.GetInstances()) == 0 {
+		return v
+	}
+	t := render.Table{Title: "PROCESSES", Columns: render.Columns("PROCESS", "ADDRESS", "ROLES", "#LEASE", "REPORTER", "FAULTS", "+VERSION")}
+	for _, i := range cell.GetInstances() {
+		t.Rows = append(t.Rows, []string{
+			i.GetInstanceId(), i.GetAddress(), strings.Join(i.GetRoles(), ","), millis(i.GetLeaseRemainingMs()),
+			yes(i.GetReporter()), strings.Join(i.GetFaults(), ","), i.GetProgramVersion(),
+		})
+	}
+	v.Tables = []render.Table{t, v.Tables[0]}
+	v.Tables[1].Title = "CELL"
+	return v
+}
+
+func cellTable(cells []*pb.Cell) render.Table {
+	t := render.Table{Columns: render.Columns("CELL", "REGION", "STATE", "#FENCE", "#PROCESSES", "#ALLOCATED", "#AT RISK", "#REPORTED", "SHARD", "+GROUP", "+#WEIGHT", "+#VERSION", "+SHARD DETAIL")}
+	for _, cell := range cells {
+		t.Rows = append(t.Rows, []string{
+			cell.GetSpec().GetCellId(), cell.GetSpec().GetRegion(), render.Word(cell.GetState()), number(cell.GetFenceVersion()),
+			number(int64(len(cell.GetInstances()))), number(cell.GetAllocatedUnits()), number(cell.GetUnitsAtRisk()), age(cell.GetLastReportAgeMs()),
+			reachable(cell.GetShardReachable()), cell.GetSpec().GetInstanceGroup(), number(int64(cell.GetSpec().GetWeight())), number(cell.GetVersion()), cell.GetShardDetail(),
+		})
+	}
+	return t
+}
