@@ -66,6 +66,8 @@ type SoldOut struct {
 type Limits struct {
 	UserRate     float64 `config:"user_rate" default:"100" min:"0" doc:"calls per second of one user, by kind of call; 0: no ceiling"`
 	UserBurst    int     `config:"user_burst" default:"400" min:"1" doc:"calls of one user that may come at once"`
+	RepeatRate   float64 `config:"repeat_rate" default:"10" min:"0" doc:"repeats (Retry-Attempt) per second of one user; 0: no ceiling"`
+	RepeatBurst  int     `config:"repeat_burst" default:"50" min:"1" doc:"repeats of one user that may come at once"`
 	NetworkRate  float64 `config:"network_rate" default:"0" min:"0" doc:"calls per second of one network address, by kind of call; 0: no ceiling"`
 	NetworkBurst int     `config:"network_burst" default:"1000" min:"1" doc:"calls of one network address that may come at once"`
 	Buckets      int     `config:"buckets" default:"500000" min:"1" max:"10000000" doc:"rate limits kept in memory; the least used are forgotten"`

@@ -253,13 +253,14 @@ func TestSlowClients(t *testing.T) {
 // A call that runs when the edge is stopped is answered; the long poll is part of it.
 func TestDrain(t *testing.T) {
 	answered := make(chan string, 1)
+	var began time.Time
 	t.Run("edge", func(t *testing.T) {
 		r := start(t)
 		user := celltest.Homed("ida", 1, 0, 2)[0]
 		_, a := r.buy(user, r.permit(user))
 		r.must(a, 202, "")
 		go func() {
-			_, a, err := r.client.Status(context.Background(), r.token(user), campaign, sku, "r1", "", 800*time.Millisecond)
+			_, a, err := r.client.Status(context.Background(), r.token(user), campaign, sku, "r1", "", 9*time.Second) // ends with the shutdown, not before
 			answered <- fmt.Sprint(a.Status, err)
 		}()
 		testkit.Eventually(t, 5*time.Second, func() error {
@@ -268,7 +269,11 @@ func TestDrain(t *testing.T) {
 			}
 			return nil
 		})
+		began = now()
 	})
+	if took := now().Sub(began); took > 4*time.Second {
+		t.Errorf("the drain took %v", took)
+	}
 	if got := <-answered; got != "200 <nil>" {
 		t.Errorf("a call under way got %s", got)
 	}

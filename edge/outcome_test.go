@@ -128,7 +128,7 @@ func (r *rig) common(res *http.Response, body string) {
 }
 
 // in is the rig for a subtest.
-func (r *rig) in(t *testing.T) *rig {
+func (r *rig) in(t testing.TB) *rig {
 	sub := *r
 	sub.t = t
 	return &sub

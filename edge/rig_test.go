@@ -42,7 +42,7 @@ var secret = bytes.Repeat([]byte("identity"), 8)
 
 // rig is a whole edge on loopback, between a control plane and two cells that behave.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	edge    *running
 	url     string
 	metrics string
@@ -52,6 +52,7 @@ type rig struct {
 	keys    map[signed.Use]*signed.KeySet
 	keysDir string
 	log     *lines
+	level   *slog.LevelVar
 	sent    *int64 // revision of the last message of the control plane; shared by subtests
 	route   *cq.CampaignRoute
 }
@@ -77,7 +78,7 @@ func (l *lines) String() string {
 var registerOnce sync.Once
 
 // start runs an edge with edits to its configuration; further edges share the cells.
-func start(t *testing.T, edit ...func(*Config)) *rig {
+func start(t testing.TB, edit ...func(*Config)) *rig {
 	t.Helper()
 	registerOnce.Do(func() {
 		if err := rpcstatus.Register(celltest.Kinds()...); err != nil {
@@ -132,6 +133,7 @@ func (r *rig) run(edit ...func(*Config)) {
 	r.log = &lines{}
 	level := &slog.LevelVar{}
 	level.Set(slog.LevelDebug)
+	r.level = level
 	log := telemetry.NewLogger(r.log, "edge", level)
 	ctx, stop := context.WithCancel(context.Background())
 	group := lifecycle.New(ctx, log)

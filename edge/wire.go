@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -38,11 +39,14 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	group := lifecycle.New(ctx, log)
 	group.OnStop("traces", flush)
 	e, err := assemble(group, cfg, log, level)
 	if err != nil {
-		return fmt.Errorf("edge: %w", err)
+		stop()
+		return errors.Join(fmt.Errorf("edge: %w", err), group.Wait(cfg.ShutdownGrace))
 	}
 	log.Info("edge is up", slog.String(telemetry.Event, "started"),
 		slog.String("http_addr", e.listener.Addr().String()), slog.String("metrics_addr", e.metrics.Addr().String()), slog.String("edge_id", cfg.EdgeID))
@@ -90,6 +94,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	}
 	limits, err := limit.New(limit.Ceilings{
 		User:    route.Rate{PerSecond: cfg.Limits.UserRate, Burst: cfg.Limits.UserBurst},
+		Repeat:  route.Rate{PerSecond: cfg.Limits.RepeatRate, Burst: cfg.Limits.RepeatBurst},
 		Network: route.Rate{PerSecond: cfg.Limits.NetworkRate, Burst: cfg.Limits.NetworkBurst},
 		Buckets: cfg.Limits.Buckets,
 	}, now)
@@ -110,7 +115,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	}, api.Parts{
 		Routes: watcher, Identity: verifier, Permits: permit.New(rings.permit), Receipts: rings.receipt,
 		PaymentKeys: rings.payment, Limits: limits, Networks: networks, SoldOut: empty, Cells: cells,
-		Clock: now, Log: log, Registry: registry,
+		Clock: now, Log: log, Registry: registry, Stopping: group.Stopping(),
 	})
 	listener, err := serveHTTP(group, cfg, face, log)
 	if err != nil {

@@ -32,7 +32,7 @@ type Settings struct {
 	Origins        []string      // CORS
 }
 
-// Parts are what a Server is put together from. All are required.
+// Parts are what a Server is put together from. All are required but Stopping.
 type Parts struct {
 	Routes      interface{ Snapshot() *routes.Snapshot }
 	Identity    *identity.Verifier
@@ -46,6 +46,8 @@ type Parts struct {
 	Clock       clock.Clock
 	Log         *slog.Logger
 	Registry    prometheus.Registerer
+	// Stopping, if not nil, is closed when the shutdown begins: long polls then answer.
+	Stopping <-chan struct{}
 }
 
 // Server answers contract §3. It is an http.Handler, safe for concurrent use.

@@ -128,7 +128,7 @@ func (s *Server) lookUntil(c *call, cell ids.CellID, in *cq.GetRequestRequest, w
 	end := s.clock.Now().Add(wait)
 	for pause := firstLook; onItsWay(view.GetState()); pause = min(2*pause, lastLook) {
 		left := end.Sub(s.clock.Now())
-		if left <= 0 {
+		if left <= 0 || s.stopping() {
 			break
 		}
 		jittered := pause/2 + rand.N(pause/2) //nolint:gosec // jitter
@@ -142,6 +142,16 @@ func (s *Server) lookUntil(c *call, cell ids.CellID, in *cq.GetRequestRequest, w
 		view = next
 	}
 	return view, nil
+}
+
+// stopping reports whether the shutdown has begun.
+func (s *Server) stopping() bool {
+	select {
+	case <-s.parts.Stopping:
+		return true
+	default:
+		return false
+	}
 }
 
 // look asks the cell once, and once more another of its processes if the first is gone.

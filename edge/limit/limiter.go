@@ -27,6 +27,7 @@ const (
 // Ceilings are the edge's own bounds, whatever a campaign says.
 type Ceilings struct {
 	User    route.Rate // per user and class
+	Repeat  route.Rate // per user, for Repeat, instead of User: repeats pass the edge's shortcuts
 	Network route.Rate // per network address and class; the zero Rate is none
 	Buckets int        // buckets kept in memory; at least 1
 }
@@ -60,7 +61,11 @@ func New(c Ceilings, clk clock.Clock) (*Limiter, error) {
 // wait is how long until it may.
 func (l *Limiter) Ceiling(class Class, who Caller) (wait time.Duration, ok bool) {
 	now := l.clock.Now()
-	if wait, ok = l.buckets.take(key{class: class, dimension: "user", value: who.User}, l.ceilings.User, now); !ok {
+	user := l.ceilings.User
+	if class == Repeat {
+		user = l.ceilings.Repeat
+	}
+	if wait, ok = l.buckets.take(key{class: class, dimension: "user", value: who.User}, user, now); !ok {
 		return wait, false
 	}
 	return l.buckets.take(key{class: class, dimension: "network", value: who.Network}, l.ceilings.Network, now)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/cellquota/cellquota/edge/route"
 	"github.com/cellquota/cellquota/internal/ids"
 	cq "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -40,9 +42,7 @@ func campaign(in *cq.CampaignRoute) (*route.Campaign, error) {
 	if err := window(out, spec); err != nil {
 		return nil, fmt.Errorf("campaign %s: %w", id, err)
 	}
-	if text := spec.GetDisplayJson(); text != "" {
-		out.Display = []byte(text)
-	}
+	out.Display = display(spec.GetDisplayJson())
 	if err := skus(out, in); err != nil {
 		return nil, fmt.Errorf("campaign %s: %w", id, err)
 	}
@@ -55,6 +55,15 @@ func campaign(in *cq.CampaignRoute) (*route.Campaign, error) {
 	}
 	out.Seal(domains)
 	return out, nil
+}
+
+// display is the text as one line of JSON; nil where it is no object, which is no reason not to sell.
+func display(text string) []byte {
+	v := jsontext.Value(text)
+	if v.Kind() != '{' || v.Compact() != nil {
+		return nil
+	}
+	return v
 }
 
 func stage(s cq.CampaignState) route.Stage {
