@@ -31,18 +31,42 @@ func CreateRoles(ctx context.Context, dsn string, passwords Passwords) error {
 		return err
 	}
 	defer func() { _ = db.Close() }()
-	for _, r := range []struct{ name, password string }{
-		{RoleApp, passwords.App}, {RoleFencer, passwords.Fencer}, {RoleReader, passwords.Reader},
-	} {
-		if err := createRole(ctx, db, r.name, r.password); err != nil {
-			return err
-		}
+	if err := createRoles(ctx, db, passwords); err != nil {
+		return err
 	}
 	return grant(ctx, db)
 }
 
-func createRole(ctx context.Context, db *sql.DB, name, password string) error {
-	if _, err := db.ExecContext(ctx, "CREATE ROLE "+name+" LOGIN"); err != nil && !isDuplicate(err) {
+// rolesKey serialises CreateRoles within a database; the catalogue refuses two at once.
+const rolesKey = 4851379024620
+
+func createRoles(ctx context.Context, db *sql.DB, passwords Passwords) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("create roles: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", rolesKey); err != nil {
+		return fmt.Errorf("create roles: %w", err)
+	}
+	for _, r := range []struct{ name, password string }{
+		{RoleApp, passwords.App}, {RoleFencer, passwords.Fencer}, {RoleReader, passwords.Reader},
+	} {
+		if err := createRole(ctx, tx, r.name, r.password); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("create roles: %w", err)
+	}
+	return nil
+}
+
+// createRole accepts a role that is there: roles belong to the whole server, and another database's
+// migration may have made it at the same moment.
+func createRole(ctx context.Context, tx *sql.Tx, name, password string) error {
+	_, err := tx.ExecContext(ctx, "DO $$ BEGIN CREATE ROLE "+name+" LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$")
+	if err != nil {
 		return fmt.Errorf("create role %s: %w", name, err)
 	}
 	if password == "" {
@@ -50,15 +74,18 @@ func createRole(ctx context.Context, db *sql.DB, name, password string) error {
 	}
 	// ALTER ROLE takes no parameters; format quotes the literal on the server.
 	var statement string
-	err := db.QueryRowContext(ctx, passwordSQL, name, password).Scan(&statement)
+	err = tx.QueryRowContext(ctx, "SELECT format('ALTER ROLE "+name+" PASSWORD %L', $1::text)", password).Scan(&statement)
 	if err != nil {
-		return fmt.Errorf("quote the password of %s: %w", name, err)
+		return fmt.Errorf("quote the password of %s: %w", name, errRefused)
 	}
-	if _, err := db.ExecContext(ctx, statement); err != nil {
-		return fmt.Errorf("set the password of %s: %w", name, errors.New("refused by the server"))
+	if _, err := tx.ExecContext(ctx, statement); err != nil {
+		return fmt.Errorf("set the password of %s: %w", name, errRefused)
 	}
 	return nil
 }
+
+// errRefused stands for the server's own words, which may quote the password.
+var errRefused = errors.New("refused by the server")
 
 // isDuplicate recognises an object that another session made first: by its own check, or by the
 // unique index behind it when both looked at the same moment.

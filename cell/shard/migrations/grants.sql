@@ -3,7 +3,8 @@
 DO $$
 DECLARE t text;
 BEGIN
-  IF NOT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cellquota') THEN
+  PERFORM pg_advisory_xact_lock(4851379024619); -- two at once would fail on the catalogue's rows
+  IF to_regclass('cellquota.ledger') IS NULL THEN
     RETURN;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_app') THEN
