@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
@@ -34,7 +35,7 @@ func (c *cli) campaignValidate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Campaigns.ValidateCampaign, &pb.ValidateCampaignRequest{Yaml: text})
 				if err != nil {
 					return fmt.Errorf("validate %s: %w", file, err)
@@ -91,7 +92,7 @@ func (c *cli) campaignCreate() *cobra.Command {
 			if err := m.begin(c); err != nil {
 				return err
 			}
-			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Campaigns.CreateCampaign, &pb.CreateCampaignRequest{Yaml: text, OperationId: m.operationID, ValidateOnly: m.dryRun})
 				if err != nil {
 					return fmt.Errorf("create campaign from %s: %w", file, err)
@@ -116,7 +117,7 @@ func (c *cli) campaignPublish() *cobra.Command {
 			if err := m.begin(c); err != nil {
 				return err
 			}
-			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Campaigns.PublishCampaign, &pb.PublishCampaignRequest{
 					CampaignId: args[0], OperationId: m.operationID, ValidateOnly: m.dryRun, ExpectedVersion: m.version,
 				})
@@ -151,7 +152,7 @@ func (c *cli) campaignClose() *cobra.Command {
 			if err := m.begin(c); err != nil {
 				return err
 			}
-			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Campaigns.CloseCampaign, &pb.CloseCampaignRequest{
 					CampaignId: args[0], OperationId: m.operationID, ValidateOnly: m.dryRun, ExpectedVersion: m.version, Reason: m.why(cmd),
 				})
@@ -173,7 +174,7 @@ func (c *cli) campaignList() *cobra.Command {
 		Use: "list", Short: "List campaigns", Args: takes(),
 		Example: "  cellctl campaign list\n  cellctl campaign list -o name",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				all := &pb.ListCampaignsResponse{}
 				for {
 					page, err := call(ctx, c, cp.Campaigns.ListCampaigns, &pb.ListCampaignsRequest{PageSize: 1000, PageToken: all.GetNextPageToken()})
@@ -195,7 +196,7 @@ func (c *cli) campaignGet() *cobra.Command {
 		Use: "get CAMPAIGN", Short: "Show one campaign", Args: takes("CAMPAIGN"),
 		Example: "  cellctl campaign get double-eleven\n  cellctl campaign get double-eleven -o yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Campaigns.GetCampaign, &pb.GetCampaignRequest{CampaignId: args[0]})
 				if err != nil {
 					return fmt.Errorf("get campaign %s: %w", args[0], err)

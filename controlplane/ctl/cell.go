@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cellquota/cellquota/controlplane/campaignfile"
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
@@ -39,7 +40,7 @@ func (c *cli) cellProvision() *cobra.Command {
 			if err := m.begin(c); err != nil {
 				return err
 			}
-			return c.speak(cmd.Context(), target.RegionOperator, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.RegionOperator, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Cells.CreateCell, &pb.CreateCellRequest{Spec: spec, OperationId: m.operationID, ValidateOnly: m.dryRun})
 				if err != nil {
 					return fmt.Errorf("provision %s: %w", spec.GetCellId(), err)
@@ -64,7 +65,7 @@ func (c *cli) cellList() *cobra.Command {
 		Use: "list", Short: "List cells", Args: takes(),
 		Example: "  cellctl cell list\n  cellctl cell list -o wide\n  cellctl cell list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				all, err := allCells(ctx, c, cp)
 				if err != nil {
 					return err
@@ -76,7 +77,7 @@ func (c *cli) cellList() *cobra.Command {
 }
 
 // allCells reads every page.
-func allCells(ctx context.Context, c *cli, cp *target.ControlPlane) (*pb.ListCellsResponse, error) {
+func allCells(ctx context.Context, c *cli, cp *client.Client) (*pb.ListCellsResponse, error) {
 	all := &pb.ListCellsResponse{}
 	for {
 		page, err := call(ctx, c, cp.Cells.ListCells, &pb.ListCellsRequest{PageSize: 1000, PageToken: all.GetNextPageToken()})
@@ -95,7 +96,7 @@ func (c *cli) cellGet() *cobra.Command {
 		Use: "get CELL", Short: "Show one cell: state, processes, units at risk", Args: takes("CELL"),
 		Example: "  cellctl cell get cell-2\n  cellctl cell get cell-2 -o yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Cells.GetCell, &pb.GetCellRequest{CellId: args[0]})
 				if err != nil {
 					return fmt.Errorf("get cell %s: %w", args[0], err)
@@ -111,7 +112,7 @@ func (c *cli) cellGate() *cobra.Command {
 		Use: "gate CELL", Short: "Show the gates of a cell's processes and what moves them", Args: takes("CELL"),
 		Example: "  cellctl cell gate cell-1\n  cellctl cell gate cell-1 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Cells.GetGate, &pb.CellAdminServiceGetGateRequest{CellId: args[0]})
 				if err != nil {
 					return fmt.Errorf("gate of %s: %w", args[0], err)

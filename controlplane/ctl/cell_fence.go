@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -25,7 +26,7 @@ func (c *cli) cellFence() *cobra.Command {
 			"  cellctl cell fence cell-2 --reclaim --top-up --reason 'rack lost power'\n" +
 			"  cellctl cell fence cell-2 --force --reason 'planned move'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *client.Client) error {
 				in.CellId, in.ValidateOnly, in.ExpectedVersion, in.Reason = args[0], m.dryRun, m.version, m.why(cmd)
 				in.Reclaim = in.GetReclaim() || in.GetTopUp()
 				if err := c.confirmFence(ctx, cp, &in); err != nil {
@@ -35,7 +36,7 @@ func (c *cli) cellFence() *cobra.Command {
 					return err
 				}
 				in.OperationId = m.operationID
-				out, err := call(ctx, c, cp.Fence.FenceCell, &in)
+				out, err := call(ctx, c, cp.Fences.FenceCell, &in)
 				if err != nil {
 					return fmt.Errorf("fence %s: %w", args[0], err)
 				}
@@ -56,11 +57,11 @@ func (c *cli) cellFence() *cobra.Command {
 }
 
 // confirmFence shows a person what would be sealed before it asks.
-func (c *cli) confirmFence(ctx context.Context, cp *target.ControlPlane, in *pb.FenceCellRequest) error {
+func (c *cli) confirmFence(ctx context.Context, cp *client.Client, in *pb.FenceCellRequest) error {
 	if c.yes || !c.Terminal || in.GetValidateOnly() {
 		return nil
 	}
-	preview, err := call(ctx, c, cp.Fence.FenceCell, &pb.FenceCellRequest{
+	preview, err := call(ctx, c, cp.Fences.FenceCell, &pb.FenceCellRequest{
 		CellId: in.GetCellId(), ValidateOnly: true, ExpectedVersion: in.GetExpectedVersion(), Force: in.GetForce(),
 		Reason: in.GetReason(), Reclaim: in.GetReclaim(), TopUp: in.GetTopUp(),
 	})
@@ -85,9 +86,9 @@ func (c *cli) cellReclaim() *cobra.Command {
 			if err := m.begin(c); err != nil {
 				return err
 			}
-			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *client.Client) error {
 				in.CellId, in.OperationId, in.ValidateOnly, in.Reason = args[0], m.operationID, m.dryRun, m.why(cmd)
-				out, err := call(ctx, c, cp.Fence.ReclaimCell, &in)
+				out, err := call(ctx, c, cp.Fences.ReclaimCell, &in)
 				if err != nil {
 					return fmt.Errorf("reclaim %s: %w", args[0], err)
 				}
@@ -114,9 +115,9 @@ func (c *cli) cellRestore() *cobra.Command {
 			if err := m.begin(c); err != nil {
 				return err
 			}
-			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *client.Client) error {
 				in.CellId, in.OperationId, in.ValidateOnly, in.Reason = args[0], m.operationID, m.dryRun, m.why(cmd)
-				out, err := call(ctx, c, cp.Fence.RestoreCell, &in)
+				out, err := call(ctx, c, cp.Fences.RestoreCell, &in)
 				if err != nil {
 					return fmt.Errorf("restore %s: %w", args[0], err)
 				}
@@ -133,7 +134,7 @@ func (c *cli) cellRestore() *cobra.Command {
 }
 
 // follow waits for the operation of an answer and puts its end in its place.
-func (c *cli) follow(ctx context.Context, cp *target.ControlPlane, op **pb.Operation, leave bool) error {
+func (c *cli) follow(ctx context.Context, cp *client.Client, op **pb.Operation, leave bool) error {
 	if leave || *op == nil {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	"github.com/cellquota/cellquota/controlplane/ctl/traffic"
@@ -208,7 +209,7 @@ func (c *cli) scopeOf(ctx context.Context, campaign string) string {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	scope := ""
-	err := c.speak(ctx, target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+	err := c.speak(ctx, target.Viewer, func(ctx context.Context, cp *client.Client) error {
 		out, err := cp.Campaigns.GetCampaign(ctx, &pb.GetCampaignRequest{CampaignId: campaign})
 		if err == nil && out.GetCampaign().GetSpec().GetPurchaseScope() == pb.PurchaseScope_PURCHASE_SCOPE_CAMPAIGN {
 			scope = "*"

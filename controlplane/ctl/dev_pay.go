@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	"github.com/cellquota/cellquota/controlplane/ctl/traffic"
-	"github.com/cellquota/cellquota/edge/client"
+	edge "github.com/cellquota/cellquota/edge/client"
 	"github.com/cellquota/cellquota/edge/load"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
@@ -78,18 +79,18 @@ func (c *cli) pay(ctx context.Context, order string, p payFlags) error {
 
 // payThrough starts the attempt and sends the channel's message; each is made again under its own id
 // while the answer asks for it and ctx lasts.
-func (c *cli) payThrough(ctx context.Context, o load.Options, token, order string, p payFlags) (client.CallbackResult, error) {
-	var due client.Payment
-	err := c.persist(ctx, func() (a client.Answer, err error) {
+func (c *cli) payThrough(ctx context.Context, o load.Options, token, order string, p payFlags) (edge.CallbackResult, error) {
+	var due edge.Payment
+	err := c.persist(ctx, func() (a edge.Answer, err error) {
 		due, a, err = o.Client.StartPayment(ctx, token, order, p.payment)
 		return a, err
 	})
 	if err != nil {
-		return client.CallbackResult{}, fmt.Errorf("start payment of %s: %w", order, err)
+		return edge.CallbackResult{}, fmt.Errorf("start payment of %s: %w", order, err)
 	}
-	message := client.Callback{PaymentID: p.payment, OrderID: order, Amount: due.Amount, Currency: due.Currency, Status: p.status}
-	var result client.CallbackResult
-	err = c.persist(ctx, func() (a client.Answer, err error) {
+	message := edge.Callback{PaymentID: p.payment, OrderID: order, Amount: due.Amount, Currency: due.Currency, Status: p.status}
+	var result edge.CallbackResult
+	err = c.persist(ctx, func() (a edge.Answer, err error) {
 		result, a, err = o.Client.SendCallback(ctx, message, func(body []byte) (string, error) {
 			return signed.SignPayment(c.Clock.Now(), body, o.Payment, o.PaymentKID)
 		})
@@ -102,13 +103,13 @@ func (c *cli) payThrough(ctx context.Context, o load.Options, token, order strin
 }
 
 // persist repeats a call while its answer says so; a refusal is an error of the kind of its status.
-func (c *cli) persist(ctx context.Context, do func() (client.Answer, error)) error {
+func (c *cli) persist(ctx context.Context, do func() (edge.Answer, error)) error {
 	for attempt := 0; ; attempt++ {
 		a, err := do()
 		if err == nil && a.OK() {
 			return nil
 		}
-		step := client.Next(a, err, attempt)
+		step := edge.Next(a, err, attempt)
 		if !step.Again {
 			return fmt.Errorf("%w: %s", kindOf(a.Status), problemText(a))
 		}
@@ -144,7 +145,7 @@ func kindOf(status int) error {
 // customerOf finds out whose order it is.
 func (c *cli) customerOf(ctx context.Context, order string) (string, error) {
 	user := ""
-	err := c.speak(ctx, target.SRE, func(ctx context.Context, cp *target.ControlPlane) error {
+	err := c.speak(ctx, target.SRE, func(ctx context.Context, cp *client.Client) error {
 		out, err := call(ctx, c, cp.Reports.Trace, &pb.TraceRequest{Kind: "order", Id: order})
 		if err != nil {
 			return fmt.Errorf("whose order %s is: %w", order, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -25,7 +26,7 @@ func (c *cli) opList() *cobra.Command {
 			if limit < 1 {
 				return usage("--limit %d: must be at least 1", limit)
 			}
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				all := &pb.OperationServiceListResponse{}
 				for {
 					page, err := call(ctx, c, cp.Operations.List, &pb.OperationServiceListRequest{PageSize: pageSize(limit - len(all.GetOperations())), PageToken: all.GetNextPageToken()})
@@ -52,7 +53,7 @@ func (c *cli) opGet() *cobra.Command {
 		Use: "get ID", Short: "Show one operation with its steps", Args: takes("ID"),
 		Example: "  cellctl op get 0190b6a0-…",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Operations.Get, &pb.OperationServiceGetRequest{OperationId: args[0]})
 				if err != nil {
 					return fmt.Errorf("operation %s: %w", args[0], err)
@@ -68,7 +69,7 @@ func (c *cli) opWait() *cobra.Command {
 		Use: "wait ID", Short: "Wait until an operation has ended; exit 6 past --timeout", Args: takes("ID"),
 		Example: "  cellctl op wait 0190b6a0-… --timeout 5m",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				now, err := call(ctx, c, cp.Operations.Get, &pb.OperationServiceGetRequest{OperationId: args[0]})
 				if err != nil {
 					return fmt.Errorf("operation %s: %w", args[0], err)
@@ -86,7 +87,7 @@ func (c *cli) opAbort() *cobra.Command {
 		Use: "abort ID", Short: "End an operation that may be ended", Args: takes("ID"),
 		Example: "  cellctl op abort 0190b6a0-… --reason 'wrong campaign'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Operations.Abort, &pb.OperationServiceAbortRequest{OperationId: args[0], Reason: m.why(cmd)})
 				if err != nil {
 					return fmt.Errorf("abort %s: %w", args[0], err)

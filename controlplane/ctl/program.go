@@ -26,8 +26,6 @@ type Program struct {
 	ConfigFile string
 	// Self is the program's own path: the local platform's program lies beside it.
 	Self string
-	// Dial replaces the connection to the control plane, for tests; nil: the target's own.
-	Dial func(target.Target, target.Role) (*target.ControlPlane, error)
 }
 
 // cli is one run of the program.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -40,7 +41,7 @@ func (c *cli) quotaSplit() *cobra.Command {
 			default:
 				return usage("%s: needs CAMPAIGN or -f campaign.yaml", cmd.CommandPath())
 			}
-			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Quota.PreviewSplit, in)
 				if err != nil {
 					return fmt.Errorf("split: %w", err)
@@ -67,7 +68,7 @@ func (c *cli) quotaList() *cobra.Command {
 		Use: "list CAMPAIGN [SKU]", Short: "Show the books: limit, reserve, allocations", Args: takes("CAMPAIGN", "[SKU]"),
 		Example: "  cellctl quota list double-eleven\n  cellctl quota list double-eleven phone-x -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				in := &pb.ListAllocationsRequest{CampaignId: args[0]}
 				if len(args) == 2 {
 					in.SkuId = args[1]
@@ -115,7 +116,7 @@ func (c *cli) quotaTopUp() *cobra.Command {
 			if err := m.begin(c); err != nil {
 				return err
 			}
-			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Quota.TopUp, &pb.TopUpRequest{
 					AdjustmentId: m.operationID, CampaignId: args[0], SkuId: args[1], CellId: args[2], Units: n,
 					ValidateOnly: m.dryRun, ExpectedVersion: m.version, Reason: m.why(cmd),
@@ -151,7 +152,7 @@ func (c *cli) quotaHistory() *cobra.Command {
 			if len(args) == 2 {
 				in.SkuId = args[1]
 			}
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				all := &pb.ListAdjustmentsResponse{}
 				for {
 					in.PageSize, in.PageToken = pageSize(limit-len(all.GetAdjustments())), all.GetNextPageToken()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -21,7 +22,7 @@ func (c *cli) routeLookup() *cobra.Command {
 		Use: "lookup CAMPAIGN --user USER", Short: "Show the home cell of one user", Args: takes("CAMPAIGN"),
 		Example: "  cellctl route lookup double-eleven --user alice\n  cellctl route lookup double-eleven --user alice --domain east",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				in.CampaignId = args[0]
 				out, err := call(ctx, c, cp.Routing.LookupHome, in)
 				if err != nil {

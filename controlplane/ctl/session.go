@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
@@ -20,7 +21,7 @@ func (c *cli) find() (target.Target, error) {
 }
 
 // speak runs do with a connection as role, within --timeout.
-func (c *cli) speak(ctx context.Context, role target.Role, do func(context.Context, *target.ControlPlane) error) error {
+func (c *cli) speak(ctx context.Context, role target.Role, do func(context.Context, *client.Client) error) error {
 	if c.timeout <= 0 {
 		return usage("--timeout %s: must be positive", c.timeout)
 	}
@@ -34,7 +35,7 @@ func (c *cli) speak(ctx context.Context, role target.Role, do func(context.Conte
 	return do(ctx, cp)
 }
 
-func (c *cli) dial(role target.Role) (*target.ControlPlane, error) {
+func (c *cli) dial(role target.Role) (*client.Client, error) {
 	if c.role != "" {
 		if !slices.Contains(target.Roles, c.role) {
 			return nil, usage("--role %q: must be one of %v", c.role, target.Roles)
@@ -44,9 +45,6 @@ func (c *cli) dial(role target.Role) (*target.ControlPlane, error) {
 	t, err := c.find()
 	if err != nil {
 		return nil, err
-	}
-	if c.Dial != nil {
-		return c.Dial(t, role)
 	}
 	return t.Dial(role)
 }

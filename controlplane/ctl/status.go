@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -18,7 +19,7 @@ func (c *cli) statusCommand() *cobra.Command {
 		Use: "status", Short: "Show the whole platform on one page", Args: takes(),
 		Example: "  cellctl status\n  cellctl status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Reports.GetStatus, &pb.GetStatusRequest{})
 				if err != nil {
 					return fmt.Errorf("status: %w", err)

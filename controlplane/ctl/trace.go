@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -26,7 +27,7 @@ func (c *cli) traceKind(kind, example string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: kind + " ID", Short: "Tell the story of one " + kind, Args: takes("ID"), Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *client.Client) error {
 				in.Id = args[0]
 				out, err := call(ctx, c, cp.Reports.Trace, in)
 				if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/oracle"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
@@ -45,7 +46,7 @@ func (c *cli) verifyCommand() *cobra.Command {
 			if v.watch {
 				return c.watch(cmd.Context(), v)
 			}
-			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *target.ControlPlane) error {
+			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *client.Client) error {
 				out, err := c.verify(ctx, cp, v)
 				if err != nil {
 					return err
@@ -66,7 +67,7 @@ func (c *cli) verifyCommand() *cobra.Command {
 }
 
 // verify asks once, a history included.
-func (c *cli) verify(ctx context.Context, cp *target.ControlPlane, v verifyFlags) (*pb.VerifyResponse, error) {
+func (c *cli) verify(ctx context.Context, cp *client.Client, v verifyFlags) (*pb.VerifyResponse, error) {
 	var judged *history.Report
 	if v.history != "" {
 		resolver := oracle.New(cp.Reports)
@@ -109,7 +110,7 @@ func records(file string) iter.Seq2[history.Record, error] {
 // watch verifies every second until something breaks or the program is interrupted.
 func (c *cli) watch(ctx context.Context, v verifyFlags) error {
 	for {
-		err := c.speak(ctx, target.SRE, func(ctx context.Context, cp *target.ControlPlane) error {
+		err := c.speak(ctx, target.SRE, func(ctx context.Context, cp *client.Client) error {
 			out, err := c.verify(ctx, cp, v)
 			if err != nil {
 				return err

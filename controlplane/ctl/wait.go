@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cellquota/cellquota/controlplane/ctl/target"
+	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -19,7 +19,7 @@ func noWaitFlag(cmd *cobra.Command, noWait *bool) {
 
 // wait waits until the operation has ended; errPending past --timeout, errEnded when it ended without
 // its effect. The operation as last seen is always answered.
-func (c *cli) wait(ctx context.Context, cp *target.ControlPlane, op *pb.Operation) (*pb.Operation, error) {
+func (c *cli) wait(ctx context.Context, cp *client.Client, op *pb.Operation) (*pb.Operation, error) {
 	for !ended(op) {
 		out, err := cp.Operations.Wait(ctx, &pb.OperationServiceWaitRequest{OperationId: op.GetOperationId()})
 		switch {
@@ -42,7 +42,7 @@ func (c *cli) wait(ctx context.Context, cp *target.ControlPlane, op *pb.Operatio
 }
 
 // lastSight reads the operation once more after the time ran out, to say where it stands.
-func (c *cli) lastSight(ctx context.Context, cp *target.ControlPlane, op *pb.Operation) (*pb.Operation, error) {
+func (c *cli) lastSight(ctx context.Context, cp *client.Client, op *pb.Operation) (*pb.Operation, error) {
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if out, err := cp.Operations.Get(short, &pb.OperationServiceGetRequest{OperationId: op.GetOperationId()}); err == nil {
