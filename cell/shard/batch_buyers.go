@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -86,7 +85,10 @@ func (r *batchRun) readPlaces(res pgx.BatchResults, candidates, taken []int) ([]
 		r.out.Decisions[i] = Decision{Outcome: Rejected, Reason: reason, winner: w}
 		return nil
 	})
-	return taken, errors.Join(err, exactly("buyer rows", int64(seen), len(candidates)))
+	if err != nil {
+		return taken, err
+	}
+	return taken, exactly("buyer rows", int64(seen), len(candidates))
 }
 
 // dropArgs are the places of those who did not fit, given up in key order.

@@ -26,12 +26,16 @@ type tx struct {
 	writer Writer
 }
 
-// send runs a batch and hands its results to read; the batch's own error wins over read's when the
-// statement behind it failed. Results that read leaves are still checked for errors.
+// send runs a batch and hands its results to read. Results that read leaves are still checked. The
+// batch's own error wins over read's: what read made of a connection that had ended (rows missing,
+// say) is not what happened.
 func (t tx) send(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) error) error {
 	results := t.SendBatch(ctx, b)
 	err := read(results)
-	return errors.Join(err, results.Close())
+	if failed := results.Close(); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // inTx is the only way to write. fn must be pure over its inputs and tx: it runs again after a
