@@ -127,3 +127,7 @@ func (s *Store) count(adjustments []core.Adjustment, outcome string) {
 		s.journal.WithLabelValues(a.Kind.String(), what).Inc()
 	}
 }
+
+// Count moves the journal's metric for adjustments that a transaction other than
+// Move or Settle wrote: a reclaim's seals.
+func (s *Store) Count(adjustments []core.Adjustment) { s.count(adjustments, "") }

@@ -1,0 +1,38 @@
+// Package reclaim takes the right to write from a cell, its unsold units with
+// proof, hands them to others, and gives the right back.
+//
+// Orders (any replica) accept what an operator asks for: one transaction writes
+// the operation and, for a fence, the cell's record as FENCING with the next
+// version, so that from the moment of acceptance no book gives the cell a unit.
+// Driver (the leader) carries operations on, one stored step after the other:
+//
+//	FENCING      raise the shard's term, fence it, store the proof; cell FENCED
+//	RECLAIMING   per SKU one book transaction with the moves of fencing.PlanReclaim
+//	TOP_UP       grant exactly what came back to the other live cells, by weight
+//	RESTORING    cell RESTORING at the next version; shard SETTLE_ONLY
+//	SETTLE_ONLY  after the close grace: shard ACTIVE, then cell ACTIVE
+//
+// # Promise
+//
+// Which step is next is derived from the cell's record, the operation's finished
+// steps and the journal (resume.go), by the tables of package fencing; nothing in
+// memory decides. So a driver that dies on any line is followed by another that
+// does what was left, and every effect is idempotent: the shard's functions by
+// fence version, proofs and records by their keys, grants by ids derived from the
+// operation.
+//
+// Units move by name only: a grant that the proof does not know is voided, one
+// that it knows is accounted, a return that it applied is finished, sealed units
+// go to the reserve, and the allocation must then be what the proof says is
+// reserved and confirmed. Where it is not, nothing of that SKU moves and the
+// operation ends FAILED with the numbers.
+//
+// A shard that cannot be reached leaves the cell FENCING and the operation
+// waiting, with the reason in its detail; it is tried again until it answers. The
+// operation cannot be aborted.
+//
+// # Neighbours
+//
+// fencing (tables, plans), fencing/fencer (the shard), store, view, allocator
+// (who gets how much); planner calls Step, api calls Orders.
+package reclaim

@@ -1,0 +1,126 @@
+package reclaim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/fencing"
+)
+
+// with opens the cell's shard, raises its term row to this leader's, and runs.
+// From then on a deposed leader's directive does not commit behind what is read.
+func (d *Driver) with(ctx context.Context, w *work, run func(context.Context, Shard) error) error {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.ShardTimeout)
+	defer cancel()
+	shard, err := d.shards.Open(ctx, w.cell.Spec)
+	if err != nil {
+		return fmt.Errorf("cell %s is %s and what it holds is frozen: %w", w.op.Subject, w.cell.State, err)
+	}
+	defer func() { _ = shard.Close(context.WithoutCancel(ctx)) }()
+	if err := shard.RaiseTerm(ctx, fencing.Term{Count: w.leader.Term.Count, ID: w.leader.Term.ID}); err != nil {
+		return err
+	}
+	return run(ctx, shard)
+}
+
+// fence installs the version in the shard and brings the proof home. Repeated, it
+// brings the same proof.
+func (d *Driver) fence(ctx context.Context, w *work) error {
+	return d.with(ctx, w, func(ctx context.Context, shard Shard) (err error) {
+		if w.proof, err = shard.Fence(ctx, w.op.Subject, w.reclaim.Version, w.op.Reason); err != nil {
+			return err
+		}
+		row, err := shard.Row(ctx)
+		w.fencedAt = row.StateSince
+		return err
+	})
+}
+
+// storeProof keeps the proof and makes the cell FENCED, in one transaction.
+func (d *Driver) storeProof(ctx context.Context, w *work) error {
+	proof, err := storedProof(w.proof, w.fencedAt)
+	if err != nil {
+		return err
+	}
+	return d.move(ctx, w, "fence proved", func(tx *store.Tx, cell core.Cell, op core.Operation) (core.Cell, core.Operation, error) {
+		if _, have, err := tx.Proof(proof.Cell, proof.FenceVersion); err != nil || have {
+			return cell, op, orBroken(err, "a proof of %s/%d stands, and the cell is not FENCED", proof.Cell, proof.FenceVersion)
+		}
+		cell.State, cell.Reclaimed = core.CellFenced, false
+		cell.ProofID = core.ProofID(proof.Cell, proof.FenceVersion)
+		return cell, op.Finished(stepFence, sealedWords(proof), core.CellFenced.String(), tx.Now()), tx.PutProof(proof)
+	})
+}
+
+func orBroken(err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %s", core.ErrBroken, fmt.Sprintf(format, args...))
+}
+
+func sealedWords(p core.Proof) string {
+	var sum int64
+	for _, s := range p.Sealed {
+		sum += s.Units.Int64()
+	}
+	return fmt.Sprintf("sealed %d units of %d SKUs at fence version %d", sum, len(p.Sealed), p.FenceVersion)
+}
+
+// writeRestoring gives the cell the next version and its group; from now on the
+// shard may be given it.
+func (d *Driver) writeRestoring(ctx context.Context, w *work, version fencing.Version) error {
+	return d.move(ctx, w, "restore begins", func(_ *store.Tx, cell core.Cell, op core.Operation) (core.Cell, core.Operation, error) {
+		cell.State, cell.FenceVersion, cell.InstanceGroup = core.CellRestoring, version.Int64(), op.InstanceGroup
+		op.FenceVersion = version.Int64()
+		return cell, op.Waits(stepRestore, ""), nil
+	})
+}
+
+// restore makes the shard SETTLE_ONLY at the version.
+func (d *Driver) restore(ctx context.Context, w *work, version fencing.Version) error {
+	err := d.with(ctx, w, func(ctx context.Context, shard Shard) error {
+		return shard.Restore(ctx, w.op.Subject, version, w.cell.InstanceGroup, w.op.Reason)
+	})
+	if err != nil {
+		return err
+	}
+	return d.move(ctx, w, "shard settles", func(tx *store.Tx, cell core.Cell, op core.Operation) (core.Cell, core.Operation, error) {
+		return cell, op.Finished(stepRestore, fmt.Sprintf("settle-only at fence version %s for group %s", version, cell.InstanceGroup), stepSettle, tx.Now()), nil
+	})
+}
+
+// awaitSettled waits until the shard has been settle-only for the close grace, by
+// its own clock.
+func (d *Driver) awaitSettled(ctx context.Context, w *work) error {
+	return d.with(ctx, w, func(ctx context.Context, shard Shard) error {
+		row, err := shard.Row(ctx)
+		if err != nil || row.State != "SETTLE_ONLY" {
+			return err // ACTIVE: a driver before this one was here
+		}
+		if left := d.cfg.CloseGrace - row.ShardNow.Sub(row.StateSince); left > 0 {
+			return fmt.Errorf("%w: payments and closings only until %s", errNotYet, row.StateSince.Add(d.cfg.CloseGrace).UTC().Format(time.RFC3339))
+		}
+		return nil
+	})
+}
+
+// activate makes the shard ACTIVE.
+func (d *Driver) activate(ctx context.Context, w *work, version fencing.Version) error {
+	return d.with(ctx, w, func(ctx context.Context, shard Shard) error {
+		return shard.Activate(ctx, w.op.Subject, version, w.op.Reason)
+	})
+}
+
+// writeActive makes the cell ACTIVE and ends the operation. It holds what it
+// sold; units come by new grants only.
+func (d *Driver) writeActive(ctx context.Context, w *work) error {
+	return d.move(ctx, w, "cell active", func(tx *store.Tx, cell core.Cell, op core.Operation) (core.Cell, core.Operation, error) {
+		cell.State, cell.OperationID = core.CellActive, ""
+		op = op.Finished(stepSettle, fmt.Sprintf("active at fence version %d", cell.FenceVersion), "", tx.Now())
+		return cell, op.End(core.OperationDone, "", tx.Now()), nil
+	})
+}

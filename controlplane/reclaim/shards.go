@@ -1,0 +1,79 @@
+package reclaim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/fencing"
+	"github.com/cellquota/cellquota/fencing/fencer"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
+)
+
+// Shard is one connection to a cell's shard under the fencer's role.
+// fencer.Fencer implements it; the errors are its own.
+type Shard interface {
+	RaiseTerm(ctx context.Context, term fencing.Term) error
+	Fence(ctx context.Context, cell string, version fencing.Version, reason string) (fencing.Proof, error)
+	Restore(ctx context.Context, cell string, version fencing.Version, group, reason string) error
+	Activate(ctx context.Context, cell string, version fencing.Version, reason string) error
+	Row(ctx context.Context) (fencer.Row, error)
+	Preview(ctx context.Context) ([]fencing.SKUFacts, error)
+	Close(ctx context.Context) error
+}
+
+// Shards opens shards.
+type Shards interface {
+	// Open connects to the shard of a cell. fencer.ErrUnreachable.
+	Open(ctx context.Context, spec core.CellSpec) (Shard, error)
+}
+
+// Files opens shards by the cells' fencer_dsn_file.
+type Files struct {
+	// LockTimeout is how long writers may finish before the fence ends their
+	// backends; 0: the fencer's default.
+	LockTimeout time.Duration
+}
+
+// Open implements Shards.
+func (f Files) Open(ctx context.Context, spec core.CellSpec) (Shard, error) {
+	return f.open(ctx, spec)
+}
+
+func (f Files) open(ctx context.Context, spec core.CellSpec) (*fencer.Fencer, error) {
+	dsn, err := os.ReadFile(spec.Shard.FencerDSNFile)
+	if err != nil {
+		return nil, fmt.Errorf("shard.fencer_dsn_file of cell %s: %w: %w", spec.ID, fencer.ErrUnreachable, err)
+	}
+	return fencer.Open(ctx, strings.TrimSpace(string(dsn)), fencer.Options{LockWait: f.LockTimeout})
+}
+
+// Install writes a new cell's fence row and gives the version that stands; a
+// repeat changes nothing. Errors are sentinels of rpcstatus.
+func (f Files) Install(ctx context.Context, spec core.CellSpec) (int64, error) {
+	shard, err := f.open(ctx, spec)
+	if err != nil {
+		return 0, outward(err)
+	}
+	defer func() { _ = shard.Close(context.WithoutCancel(ctx)) }()
+	version, err := shard.Install(ctx, string(spec.ID), spec.InstanceGroup)
+	return version.Int64(), outward(err)
+}
+
+// outward gives a fencer's error to callers of the API.
+func outward(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fencer.ErrOtherCell), errors.Is(err, fencer.ErrVersionRefused), errors.Is(err, fencer.ErrStateRefused), errors.Is(err, fencer.ErrTermRefused):
+		return fmt.Errorf("%w: %w", rpcstatus.ErrFailedPrecondition, err)
+	case errors.Is(err, fencer.ErrUnknownOutcome):
+		return fmt.Errorf("%w: %w", rpcstatus.ErrUnknownOutcome, err)
+	default:
+		return fmt.Errorf("%w: %w", rpcstatus.ErrUnavailable, err)
+	}
+}
