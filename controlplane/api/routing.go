@@ -9,10 +9,12 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
+	"github.com/cellquota/cellquota/internal/transport"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -39,6 +41,9 @@ func (h *Routes) WatchRoutes(stream grpc.BidiStreamingServer[pb.WatchRoutesReque
 	}
 	if len(hello.GetEdgeId()) < 1 || len(hello.GetEdgeId()) > 128 {
 		return rpcstatus.Invalid(rpcstatus.Violation{Field: "edge_id", Rule: "must be 1 to 128 bytes"})
+	}
+	if p, ok := transport.PrincipalFrom(stream.Context()); !ok || p.Name != access.Edge+"/"+hello.GetEdgeId() {
+		return fmt.Errorf("%w: %s is not edge %s", rpcstatus.ErrPermissionDenied, p.Name, hello.GetEdgeId())
 	}
 	if _, err := h.View.WaitFor(stream.Context(), 1); err != nil {
 		return err

@@ -1,6 +1,5 @@
 // Package client is the only door to the control plane for cellctl, edges and
-// cells: one connection to any replica, the typed services, credentials, and the
-// loop that follows routes.
+// cells: one connection to any replica, the typed services and credentials.
 //
 // Errors are sentinels of rpcstatus; the control plane's own are told apart by
 // rpcstatus.Reason (UNKNOWN_CELL, RESERVE_SHORT, NOT_LEADER, …) and carry their

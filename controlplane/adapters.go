@@ -1,0 +1,80 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/link"
+	"github.com/cellquota/cellquota/controlplane/report/shards"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// staleView is the age at which a replica says that it is not ready: it answers
+// reads from a past that long ago.
+const staleView = 10 * time.Second
+
+// ready tells whether the replica serves: its view is loaded and current, and
+// somebody leads.
+func (p *parts) ready() (bool, map[string]string) {
+	reasons := map[string]string{}
+	s := p.view.Snapshot()
+	if s.Revision() == 0 {
+		reasons["view"] = "nothing was loaded from etcd yet"
+	} else if age := s.Age(); age > staleView {
+		reasons["view"] = fmt.Sprintf("last known to be current %s ago", age.Round(time.Second))
+	}
+	if _, led := s.Leader(); !led {
+		reasons["leader"] = "no replica leads"
+	}
+	if why := p.planner.Restored(); why != "" {
+		reasons["restored"] = why // serves reads, grants nothing
+	}
+	return len(reasons) == 0 || len(reasons) == 1 && reasons["restored"] != "", reasons
+}
+
+// liveness shows the hub's processes to the cells' handlers.
+type liveness struct {
+	hub   *link.Hub
+	clock clock.Clock
+}
+
+// Process implements api.Liveness.
+func (l liveness) Process(cell ids.CellID, instance string) (lease time.Duration, reporter bool, faults []string, ok bool) {
+	for _, p := range l.hub.Processes(cell) {
+		if p.ID == instance {
+			return p.LeaseRemaining, p.Reporter, p.Faults, true
+		}
+	}
+	return 0, false, nil, false
+}
+
+// Reported implements api.Liveness.
+func (l liveness) Reported(cell ids.CellID) (age time.Duration, atRisk int64, ok bool) {
+	var last time.Time
+	for _, u := range l.hub.Usage(cell) {
+		atRisk += u.Stock.Available.Int64() + u.Stock.Reserved.Int64()
+		if u.At.After(last) {
+			last = u.At
+		}
+	}
+	if last.IsZero() {
+		return 0, 0, false
+	}
+	return max(0, l.clock.Now().Sub(last)), atRisk, true
+}
+
+// reachable asks a shard as the reader.
+type reachable struct{ reader *shards.Reader }
+
+// Reachable implements api.Shards.
+func (r reachable) Reachable(ctx context.Context, spec core.CellSpec) error {
+	s, err := r.reader.Snapshot(ctx, spec.Shard.ReaderDSNFile)
+	if err != nil {
+		return err
+	}
+	s.Close(ctx)
+	return nil
+}

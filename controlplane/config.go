@@ -1,0 +1,69 @@
+package controlplane
+
+import (
+	"time"
+
+	"github.com/cellquota/cellquota/internal/config"
+)
+
+// Config is everything a control-plane replica can be told.
+type Config struct {
+	config.Common
+
+	GRPCAddr      string `config:"grpc_addr" default:"127.0.0.1:7400" min:"1" doc:"where operators, edges and cells call, host:port"`
+	AdvertiseAddr string `config:"advertise_addr" default:"" doc:"how others reach grpc_addr; empty: grpc_addr itself"`
+	TrustDomain   string `config:"trust_domain" default:"cellquota" doc:"DOMAIN of certificates spiffe://DOMAIN/cell/ID and /edge/ID"`
+	OperatorsFile string `config:"operators_file" required:"true" doc:"operators, their roles, regions and token digests, YAML"`
+	KeysDir       string `config:"keys_dir" default:"" doc:"directory of the signing keys; the control plane reads names only"`
+	ArchiveDir    string `config:"archive_dir" default:"" doc:"where settled journals are archived; shared by all replicas"`
+
+	Etcd      Etcd          `config:"etcd"`
+	LeaseTTL  time.Duration `config:"lease_ttl" default:"5s" min:"1s" max:"5m" doc:"life of a cell process's lease without keep-alives"`
+	LeaderTTL time.Duration `config:"leader_ttl" default:"5s" min:"1s" max:"1m" doc:"how long a dead leader blocks the next"`
+	Fence     Fence         `config:"fence"`
+	Link      Link          `config:"link"`
+	Restore   Restore       `config:"restore"`
+	Planner   Planner       `config:"planner"`
+	Publish   Publish       `config:"publish"`
+}
+
+// Etcd says where the records are.
+type Etcd struct {
+	Endpoints []string      `config:"endpoints" required:"true" min:"1" doc:"client addresses of etcd's members, host:port"`
+	Prefix    string        `config:"prefix" default:"/cellquota" min:"2" doc:"first part of every key, without a slash at its end"`
+	Timeout   time.Duration `config:"timeout" default:"3s" min:"100ms" max:"1m" doc:"of one read or one commit"`
+}
+
+// Fence paces fencing.
+type Fence struct {
+	LockTimeout   time.Duration `config:"lock_timeout" default:"1s" min:"10ms" max:"1m" doc:"how long a cell's writers may finish before the fence ends their backends"`
+	RetryInterval time.Duration `config:"retry_interval" default:"1s" min:"10ms" max:"1m" doc:"pause before a step of a fence, reclaim or restore is tried again"`
+}
+
+// Link judges what comes over the cells' streams.
+type Link struct {
+	ReportStaleAfter time.Duration `config:"report_stale_after" default:"5s" min:"100ms" max:"10m" doc:"age at which a cell's last report is shown as stale"`
+}
+
+// Restore paces restores.
+type Restore struct {
+	CloseGrace time.Duration `config:"close_grace" default:"2s" min:"0s" max:"1h" doc:"how long a restored shard only settles before it sells again"`
+}
+
+// Planner paces the leader's loop.
+type Planner struct {
+	Interval time.Duration `config:"interval" default:"200ms" min:"10ms" max:"1m" doc:"between two passes when nothing happens"`
+}
+
+// Publish bounds a publish.
+type Publish struct {
+	AckTimeout time.Duration `config:"ack_timeout" default:"20s" min:"100ms" max:"1h" doc:"how long a publish waits for an edge that is connected but does not acknowledge"`
+}
+
+// advertised is how others reach this replica.
+func (c Config) advertised() string {
+	if c.AdvertiseAddr != "" {
+		return c.AdvertiseAddr
+	}
+	return c.GRPCAddr
+}

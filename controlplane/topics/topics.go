@@ -1,0 +1,74 @@
+// Package topics creates the cells' Kafka topics. Cells never create them: the
+// replication of what carries accepted requests is an operator's decision.
+//
+// Neighbours: intent asks for a topic when it provisions a cell.
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
+)
+
+// Kafka ensures topics by a short-lived client for each cell's own brokers.
+type Kafka struct{}
+
+// Ensure creates the topic, or finds it with the partitions asked for. Records
+// are never deleted by compaction, and a broker must have them on
+// min.insync.replicas before it acknowledges. Errors: rpcstatus.ErrUnavailable
+// when no broker answers; ErrFailedPrecondition when the topic is there with
+// other partitions, or the brokers refuse it.
+func (Kafka) Ensure(ctx context.Context, spec core.KafkaSpec) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(spec.Brokers...), kgo.ClientID("cellquota-controlplane"))
+	if err != nil {
+		return fmt.Errorf("%w: kafka.brokers: %v", rpcstatus.ErrFailedPrecondition, err) //nolint:errorlint // driver errors end here
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	_, err = admin.CreateTopic(ctx, spec.Partitions, int16(spec.Replication), settings(spec), spec.Topic) //nolint:gosec // at most 15
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, kerr.TopicAlreadyExists):
+		return found(ctx, admin, spec)
+	case refused(err):
+		return fmt.Errorf("%w: topic %s: %v", rpcstatus.ErrFailedPrecondition, spec.Topic, err) //nolint:errorlint // driver errors end here
+	default:
+		return fmt.Errorf("%w: topic %s: %v", rpcstatus.ErrUnavailable, spec.Topic, err) //nolint:errorlint // driver errors end here
+	}
+}
+
+// settings of a topic: a majority of the replicas must have a record.
+func settings(spec core.KafkaSpec) map[string]*string {
+	insync := fmt.Sprint(spec.Replication/2 + 1)
+	policy := "delete"
+	return map[string]*string{"min.insync.replicas": &insync, "cleanup.policy": &policy}
+}
+
+func found(ctx context.Context, admin *kadm.Client, spec core.KafkaSpec) error {
+	topics, err := admin.ListTopics(ctx, spec.Topic)
+	if err != nil {
+		return fmt.Errorf("%w: topic %s: %v", rpcstatus.ErrUnavailable, spec.Topic, err) //nolint:errorlint // driver errors end here
+	}
+	if n := len(topics[spec.Topic].Partitions); n != int(spec.Partitions) {
+		return fmt.Errorf("%w: topic %s is there with %d partitions, the cell has %d", rpcstatus.ErrFailedPrecondition, spec.Topic, n, spec.Partitions)
+	}
+	return nil
+}
+
+// refused: the brokers answered, and the answer is no.
+func refused(err error) bool {
+	for _, e := range []error{kerr.InvalidReplicationFactor, kerr.InvalidPartitions, kerr.InvalidTopicException, kerr.PolicyViolation, kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.InvalidConfig} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,216 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/cellquota/cellquota/controlplane/access"
+	"github.com/cellquota/cellquota/controlplane/api"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/election"
+	"github.com/cellquota/cellquota/controlplane/intent"
+	"github.com/cellquota/cellquota/controlplane/link"
+	"github.com/cellquota/cellquota/controlplane/operation"
+	"github.com/cellquota/cellquota/controlplane/planner"
+	"github.com/cellquota/cellquota/controlplane/reclaim"
+	"github.com/cellquota/cellquota/controlplane/report/shards"
+	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/controlplane/topics"
+	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/lifecycle"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
+	"github.com/cellquota/cellquota/internal/telemetry"
+	"github.com/cellquota/cellquota/internal/transport"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// Run runs a replica until ctx ends, then drains it within the shutdown grace. It
+// returns nil after a clean drain, and says what it was doing when it could not
+// start.
+func Run(ctx context.Context, cfg Config) error {
+	level := &slog.LevelVar{}
+	parsed, err := telemetry.ParseLevel(cfg.LogLevel)
+	if err != nil {
+		return fmt.Errorf("log_level: %w", err)
+	}
+	level.Set(parsed)
+	log := telemetry.NewLogger(os.Stderr, "controlplane", level)
+	flush, err := telemetry.InitTracing(ctx, "cellquota-controlplane", cfg.Trace.Endpoint, cfg.Trace.Sample)
+	if err != nil {
+		return err
+	}
+	group := lifecycle.New(ctx, log)
+	group.OnStop("traces", flush)
+	r, err := assemble(group, cfg, log, level)
+	if err != nil {
+		return fmt.Errorf("controlplane: %w", err)
+	}
+	log.Info("control plane is up", telemetry.Event, "started",
+		"grpc_addr", r.listener.Addr().String(), "metrics_addr", r.metrics.Addr().String(), "advertise_addr", cfg.advertised())
+	return group.Wait(cfg.ShutdownGrace)
+}
+
+// running is what Run and its test need of an assembled replica.
+type running struct {
+	listener net.Listener
+	metrics  *telemetry.Server
+}
+
+// parts are the pieces that several others need.
+type parts struct {
+	cfg      Config
+	log      *slog.Logger
+	clock    clock.Clock
+	registry *prometheus.Registry
+	store    *store.Store
+	view     *view.View
+	intent   *intent.Service
+	hub      *link.Hub
+	shards   *shards.Reader
+	fencer   reclaim.Files
+	driver   *reclaim.Driver
+	routes   *api.Routes
+	planner  *planner.Planner
+	election *election.Election
+	dial     transport.DialOptions
+	server   transport.ServerOptions
+}
+
+// assemble makes every part and starts it as a member of group.
+func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.LevelVar) (*running, error) {
+	p := parts{cfg: cfg, log: log, clock: clock.System(), registry: telemetry.NewRegistry()}
+	if err := rpcstatus.Register(api.Kinds()...); err != nil {
+		return nil, err
+	}
+	if err := p.security(group); err != nil {
+		return nil, err
+	}
+	if err := p.records(group); err != nil {
+		return nil, err
+	}
+	if err := p.leadership(group); err != nil {
+		return nil, err
+	}
+	listener, err := p.serve(group)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, p.registry, p.ready, level, p.metricsOptions()...)
+	if err != nil {
+		return nil, err
+	}
+	group.Go("metrics", metrics.Serve)
+	return &running{listener, metrics}, nil
+}
+
+// security: who may call, and how this replica calls cells.
+func (p *parts) security(group *lifecycle.Group) error {
+	operators, err := access.LoadOperators(p.cfg.OperatorsFile)
+	if err != nil {
+		return err
+	}
+	p.server = transport.ServerOptions{
+		Log: p.log, Dev: p.cfg.Dev, Authorizer: access.Authorize, Stopping: group.Stopping(),
+		Authenticator: transport.FirstOf(transport.Certificates(p.cfg.TrustDomain), operators.Authenticate),
+	}
+	if p.cfg.Dev {
+		p.server.Authenticator = transport.FirstOf(transport.Certificates(p.cfg.TrustDomain), operators.Authenticate, transport.DevWorkloads())
+	}
+	p.dial = transport.DialOptions{Dev: p.cfg.Dev, Workload: "controlplane/" + p.cfg.advertised()}
+	if !p.cfg.TLS.Enabled() {
+		return nil
+	}
+	identity, err := transport.LoadTLS(transport.TLSFiles{CertFile: p.cfg.TLS.CertFile, KeyFile: p.cfg.TLS.KeyFile, CAFile: p.cfg.TLS.CAFile}, p.log)
+	if err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	p.server.TLS, p.dial.TLS = identity, identity
+	return nil
+}
+
+// records: etcd, its mirror, and what operators ask for.
+func (p *parts) records(group *lifecycle.Group) (err error) {
+	p.store, err = store.Open(store.Config{Endpoints: p.cfg.Etcd.Endpoints, Prefix: p.cfg.Etcd.Prefix, Timeout: p.cfg.Etcd.Timeout},
+		store.Deps{Clock: p.clock, Log: p.log, Registry: p.registry})
+	if err != nil {
+		return err
+	}
+	group.Go("etcd client", func(ctx context.Context) error {
+		<-ctx.Done()
+		return p.store.Close()
+	})
+	if p.view, err = view.New(p.store, view.Deps{Clock: p.clock, Log: p.log, Registry: p.registry}); err != nil {
+		return err
+	}
+	group.Go("view", p.view.Run)
+	p.fencer = reclaim.Files{LockTimeout: p.cfg.Fence.LockTimeout}
+	p.intent = &intent.Service{Store: p.store, View: p.view, Clock: p.clock, Shards: p.fencer, Topics: topics.Kafka{}}
+	p.shards = shards.New(shards.Options{})
+	group.OnStop("shard readers", func(context.Context) error { p.shards.Close(); return nil })
+	return nil
+}
+
+// leadership: what runs in one replica at a time.
+func (p *parts) leadership(group *lifecycle.Group) (err error) {
+	p.hub, err = link.New(link.Options{LeaseTTL: p.cfg.LeaseTTL, Registry: p.registry}, link.Deps{Store: p.store, View: p.view, Clock: p.clock, Log: p.log})
+	if err != nil {
+		return err
+	}
+	p.driver = reclaim.New(reclaim.Config{RetryInterval: p.cfg.Fence.RetryInterval, CloseGrace: p.cfg.Restore.CloseGrace}, p.store, p.view, p.fencer, p.clock, p.log)
+	p.routes = &api.Routes{View: p.view}
+	p.planner = planner.New(planner.Config{Interval: p.cfg.Planner.Interval, AckTimeout: p.cfg.Publish.AckTimeout}, planner.Deps{
+		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.driver, Clock: p.clock, Log: p.log,
+	})
+	p.routes.Acked = p.planner.Wake
+	p.election = election.New(election.Config{Address: p.cfg.advertised(), TTL: p.cfg.LeaderTTL}, p.store, p.view, p.clock, p.log)
+	group.Go("election", func(ctx context.Context) error { return p.election.Run(ctx, p.lead) })
+	return nil
+}
+
+// lead runs the loops of one leadership; when one ends, all do.
+func (p *parts) lead(ctx context.Context, leader core.Leader) error {
+	loops, ctx := errgroup.WithContext(ctx)
+	loops.Go(func() error { return p.planner.Lead(ctx, leader) })
+	loops.Go(func() error { return p.hub.Lead(ctx, leader, p.planner) })
+	return loops.Wait()
+}
+
+// serve registers the services and takes calls.
+func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
+	listener, err := transport.Listen(p.cfg.GRPCAddr, p.server)
+	if err != nil {
+		return nil, err
+	}
+	server := transport.NewServer(p.server)
+	p.register(server)
+	group.OnStop("calls", transport.Drain(server, p.server.Health))
+	group.Go("grpc", transport.Serve(server, listener))
+	return listener, nil
+}
+
+// register lists the services.
+func (p *parts) register(server *grpc.Server) {
+	dial := func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, p.dial) }
+	pb.RegisterCellAdminServiceServer(server, &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Dial: dial})
+	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock})
+	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view})
+	pb.RegisterRoutingServiceServer(server, p.routes)
+	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})
+	pb.RegisterCellLinkServiceServer(server, p.hub)
+}
+
+func (p *parts) metricsOptions() []telemetry.ServerOption {
+	opts := []telemetry.ServerOption{telemetry.WithServerLog(p.log)}
+	if p.cfg.MetricsTokenFile != "" {
+		opts = append(opts, telemetry.WithTokenFile(p.cfg.MetricsTokenFile))
+	}
+	return opts
+}
