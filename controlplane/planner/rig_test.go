@@ -1,0 +1,358 @@
+package planner_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cellquota/cellquota/allocator"
+	"github.com/cellquota/cellquota/allocator/quantity"
+	"github.com/cellquota/cellquota/controlplane/convert"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/intent"
+	"github.com/cellquota/cellquota/controlplane/planner"
+	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/testkit"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+const wait = 20 * time.Second
+
+// shard is one cell as the planner's neighbour: a stream, and a shard that takes
+// exactly the next number, keeps outcomes by id, and can be deaf.
+type shard struct {
+	stream  uint64
+	deaf    bool   // takes directives and answers nothing
+	refuse  string // answers rules with this
+	rules   map[ids.CampaignID]*pb.CampaignRules
+	applied map[string]pb.AdjustmentOutcome
+	last    map[core.BookKey]int64
+	granted map[core.BookKey]int64
+	log     []string // directive ids in the order in which they came
+}
+
+// cells is the fake hub: it behaves as a cell does, over the planner's own seam.
+type cells struct {
+	mu      sync.Mutex
+	planner *planner.Planner
+	shards  map[ids.CellID]*shard
+	next    uint64
+	answers sync.WaitGroup
+}
+
+func newCells() *cells { return &cells{shards: map[ids.CellID]*shard{}} }
+
+func (c *cells) connect(id ids.CellID) *shard {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.next++
+	s := c.shards[id]
+	if s == nil {
+		s = &shard{rules: map[ids.CampaignID]*pb.CampaignRules{}, applied: map[string]pb.AdjustmentOutcome{}, last: map[core.BookKey]int64{}, granted: map[core.BookKey]int64{}}
+		c.shards[id] = s
+	}
+	s.stream = c.next
+	return s
+}
+
+func (c *cells) disconnect(id ids.CellID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shards[id].stream = 0
+}
+
+func (c *cells) set(id ids.CellID, change func(*shard)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c.shards[id])
+}
+
+func (c *cells) read(id ids.CellID, look func(*shard)) { c.set(id, look) }
+
+func (c *cells) Reporter(id ids.CellID) (planner.Reporter, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shards[id]
+	if s == nil || s.stream == 0 {
+		return planner.Reporter{}, false
+	}
+	return planner.Reporter{Instance: "p1", Stream: s.stream, FenceVersion: 1}, true
+}
+
+func (c *cells) Send(_ context.Context, id ids.CellID, stream uint64, d *pb.Directive) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shards[id]
+	if s == nil || s.stream != stream {
+		return planner.ErrNoReporter
+	}
+	s.log = append(s.log, d.GetDirectiveId())
+	result := s.take(d)
+	if result == nil || s.deaf {
+		return nil
+	}
+	c.answers.Go(func() {
+		_ = c.planner.OnDirectiveResult(context.Background(), id, planner.Reporter{Stream: stream}, result)
+	})
+	return nil
+}
+
+// take is the shard's transaction.
+func (s *shard) take(d *pb.Directive) *pb.DirectiveResult {
+	result := &pb.DirectiveResult{DirectiveId: d.GetDirectiveId(), Done: true}
+	if r := d.GetRules(); r != nil {
+		if result.Detail = s.refuse; s.refuse == "" {
+			s.rules[ids.CampaignID(r.GetSpec().GetCampaignId())] = r
+		}
+		return result
+	}
+	a := d.GetAdjustment()
+	key := core.BookKey{Campaign: ids.CampaignID(a.GetCampaignId()), SKU: ids.SKUID(a.GetSkuId())}
+	if outcome, known := s.applied[a.GetAdjustmentId()]; known {
+		result.Outcome = outcome
+		return result
+	}
+	if s.rules[key.Campaign] == nil || a.GetNumber() != s.last[key]+1 {
+		return nil // not now
+	}
+	s.last[key]++
+	s.granted[key] += int64(a.GetUnits())
+	s.applied[a.GetAdjustmentId()] = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_APPLIED
+	result.Outcome = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_APPLIED
+	return result
+}
+
+func (c *cells) CampaignReady(campaign ids.CampaignID, version int64, of []ids.CellID) (missing []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range of {
+		if s := c.shards[id]; s == nil || s.stream == 0 || s.rules[campaign].GetVersion() < version {
+			missing = append(missing, string(id))
+		}
+	}
+	return missing
+}
+
+// edges is the fake of the routes stream.
+type edges struct {
+	mu     sync.Mutex
+	behind []string
+}
+
+func (e *edges) Behind(ids.CampaignID, int64) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.behind)
+}
+
+// operations remembers what it was asked to drive.
+type operations struct {
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+func (o *operations) Step(_ context.Context, _ core.Leader, op core.Operation) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked[op.ID]++
+	return nil
+}
+
+// rig is a planner over a real etcd, with cells that behave.
+type rig struct {
+	t          *testing.T
+	etcd       *testkit.EtcdCluster
+	store      *store.Store
+	view       *view.View
+	intent     *intent.Service
+	cells      *cells
+	edges      *edges
+	operations *operations
+	planner    *planner.Planner
+	leader     core.Leader
+	stopLead   func()
+}
+
+type noShards struct{}
+
+func (noShards) Install(context.Context, core.CellSpec) (int64, error) { return 1, nil }
+func (noShards) Ensure(context.Context, core.KafkaSpec) error          { return nil }
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{t: t, etcd: testkit.Etcd(t, 1), cells: newCells(), edges: &edges{}, operations: &operations{asked: map[string]int{}}}
+	var err error
+	if r.store, err = store.Open(store.Config{Endpoints: r.etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: clock.System()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.store.Close() })
+	if r.view, err = view.New(r.store, view.Deps{Clock: clock.System()}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.view.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	r.intent = &intent.Service{Store: r.store, View: r.view, Clock: clock.System(), Shards: noShards{}, Topics: noShards{}}
+	r.planner = planner.New(planner.Config{Interval: 20 * time.Millisecond, AckTimeout: time.Minute, ResendAfter: 100 * time.Millisecond}, planner.Deps{
+		Store: r.store, View: r.view, Cells: r.cells, Edges: r.edges, Operations: r.operations, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
+	})
+	r.cells.planner = r.planner
+	t.Cleanup(r.cells.answers.Wait)
+	return r
+}
+
+// lead makes the planner lead under a new term; the one before is over.
+func (r *rig) lead() {
+	r.t.Helper()
+	if r.stopLead != nil {
+		r.stopLead()
+	}
+	ctx := testkit.Deadline(r.t)
+	lease, err := r.store.GrantLease(ctx, time.Minute)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if r.leader, err = r.store.TakeLead(ctx, lease, "here", ids.NewOperationID()); err != nil {
+		r.t.Fatal(err)
+	}
+	loop, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = r.planner.Lead(loop, r.leader) }()
+	var once sync.Once
+	r.stopLead = func() {
+		once.Do(func() {
+			cancel()
+			<-done
+			_ = r.store.RevokeLease(context.Background(), lease)
+		})
+	}
+	r.t.Cleanup(r.stopLead)
+}
+
+// link connects a cell and says what its shard knows.
+func (r *rig) link(id ids.CellID) {
+	r.t.Helper()
+	s := r.cells.connect(id)
+	testkit.Eventually(r.t, wait, func() error { return r.raise(id, s.stream) })
+}
+
+func (r *rig) raise(id ids.CellID, stream uint64) error {
+	m := &pb.TermRaised{Term: convert.Term(r.leader.Term), FenceVersion: 1, FenceState: pb.FenceState_FENCE_STATE_ACTIVE}
+	r.cells.read(id, func(s *shard) {
+		for _, key := range slices.SortedFunc(maps.Keys(s.last), func(a, b core.BookKey) int { return len(a.String()) - len(b.String()) }) {
+			m.Stocks = append(m.Stocks, &pb.StockFacts{
+				CampaignId: string(key.Campaign), SkuId: string(key.SKU), Granted: int32(s.granted[key]), Available: int32(s.granted[key]), AdjustmentVersion: 1, LastNumber: s.last[key],
+			})
+		}
+	})
+	return r.planner.OnTermRaised(testkit.Deadline(r.t), id, planner.Reporter{Stream: stream}, m)
+}
+
+var who = intent.Caller{Name: "me", Method: "test"}
+
+func (r *rig) provision(n int) {
+	r.t.Helper()
+	for i := range n {
+		spec := core.CellSpec{
+			ID: ids.CellID(fmt.Sprintf("cell-%d", i+1)), Region: "east", InstanceGroup: "a", Weight: 1, Redis: core.RedisSpec{Mode: "standalone", Addrs: []string{"127.0.0.1:1"}},
+			Kafka: core.KafkaSpec{Brokers: []string{"127.0.0.1:2"}, Topic: fmt.Sprint("t", i), Partitions: 1, Replication: 1},
+			Shard: core.ShardSpec{DSNFile: "a", ReaderDSNFile: "b", FencerDSNFile: fmt.Sprint("f", i)},
+		}
+		if _, err := r.intent.ProvisionCell(testkit.Deadline(r.t), who, spec, "provision", false); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// draft keeps a campaign of 10,000 units per SKU over n cells.
+func (r *rig) draft(id string, n int, skus ...string) core.Campaign {
+	r.t.Helper()
+	open := time.Now().Add(-time.Minute)
+	spec := core.CampaignSpec{
+		ID: ids.CampaignID(id), OpenAt: open, CloseAt: open.Add(time.Hour), Mode: core.ModeDirect, Admission: core.AdmissionMirror, Scope: core.ScopeSKU, MaxQuantity: 1,
+		HoldFor: time.Minute, Ack: core.AckKafka, Refund: core.RefundNoRestock, OnLeaseLoss: core.LeaseLossContinue, Reclaim: core.ReclaimManual, Routing: core.RoutingUser,
+		Permits: core.PermitRules{ClaimFrom: open, TTL: time.Minute}, Gate: core.Gate{MaxWait: time.Second},
+	}
+	for i := range n {
+		spec.Cells = append(spec.Cells, ids.CellID(fmt.Sprintf("cell-%d", i+1)))
+	}
+	for _, sku := range skus {
+		spec.SKUs = append(spec.SKUs, core.SKUSpec{
+			ID: ids.SKUID(sku), PhysicalStock: quantity.Must(12_000), SaleLimit: quantity.Must(10_000), Inventory: core.InventoryCounter, Price: core.Money{Amount: "1", Currency: "EUR"},
+			Reserve: quantity.Must(400), Split: core.SplitRules{Policy: allocator.Equal}, TopUp: core.TopUpRules{Policy: core.AutoManual}, Rebalance: core.AutoManual,
+		})
+	}
+	c, _, err := r.intent.CreateCampaign(testkit.Deadline(r.t), who, spec, "create-"+id, false)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+func (r *rig) publish(id, op string) {
+	r.t.Helper()
+	if _, err := r.intent.PublishCampaign(testkit.Deadline(r.t), who, ids.CampaignID(id), op, 0, false); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// until waits for an operation's state.
+func (r *rig) until(op string, want core.OperationState) core.Operation {
+	r.t.Helper()
+	var last core.Operation
+	testkit.Eventually(r.t, wait, func() error {
+		last, _ = r.view.Snapshot().Operation(op)
+		if last.State != want {
+			return fmt.Errorf("operation %s is %s at %s: %s", op, last.State, last.Step, last.Detail)
+		}
+		return nil
+	})
+	return last
+}
+
+// at waits until an operation waits at a step.
+func (r *rig) at(op, step string) {
+	r.t.Helper()
+	testkit.Eventually(r.t, wait, func() error {
+		last, _ := r.view.Snapshot().Operation(op)
+		if last.Step != step || last.Detail == "" {
+			return fmt.Errorf("operation %s is %s at %s: %s", op, last.State, last.Step, last.Detail)
+		}
+		return nil
+	})
+}
+
+func (r *rig) topUp(id string, cell ids.CellID, units int64) store.Moved {
+	r.t.Helper()
+	moved, err := r.intent.TopUp(testkit.Deadline(r.t), who, intent.TopUp{AdjustmentID: id, Key: core.BookKey{Campaign: "c", SKU: "s"}, Cell: cell, Units: quantity.Must(units)}, false)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return moved
+}
+
+// settled waits until an adjustment has its last state.
+func (r *rig) settled(id string) core.Adjustment {
+	r.t.Helper()
+	var a core.Adjustment
+	testkit.Eventually(r.t, wait, func() error {
+		rec, known := r.view.Snapshot().RecordOf(id)
+		if !known {
+			return fmt.Errorf("no record of %s", id)
+		}
+		if a = rec.Adjustments[rec.Find(id)]; a.Open() {
+			return fmt.Errorf("%s is %s", id, a.State)
+		}
+		return nil
+	})
+	return a
+}
