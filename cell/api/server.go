@@ -1,0 +1,155 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/cellquota/cellquota/cell/admission"
+	"github.com/cellquota/cellquota/cell/campaigns"
+	"github.com/cellquota/cellquota/cell/payment"
+	"github.com/cellquota/cellquota/cell/shard"
+	"github.com/cellquota/cellquota/cell/status"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/signed"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// Verdict is whether this process may sell, as cell/link sees it.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Sells Verdict = iota + 1
+	Paused
+	Fenced
+)
+
+// Standing tells whether this process may sell.
+type Standing interface {
+	MaySell(policy pb.OnLeaseLoss, now time.Time) Verdict
+	// Doubt says that a mirror answered FENCED: somebody knows a higher fence version.
+	Doubt()
+}
+
+// Rules are the campaigns of this process; *campaigns.Reader is one.
+type Rules interface {
+	Current() *campaigns.Snapshot
+	Ready() (age time.Duration, ok bool)
+}
+
+// Mirror decides; *admission.Client is one.
+type Mirror interface {
+	Admit(ctx context.Context, asks []admission.Ask) []admission.Result
+	Precheck(ctx context.Context, asks []admission.PrecheckAsk) []admission.Result
+	Lookup(ctx context.Context, asks []admission.LookupAsk) []admission.Result
+	Facts(ctx context.Context, scope admission.Scope, sku ids.SKUID) (admission.Facts, error)
+}
+
+// Log takes what was granted; *relay.Producer is one.
+type Log interface {
+	Produce(list []admission.Granted, done func(admission.Granted, error))
+}
+
+// Statuses answer what became of requests; *status.Answerer is one.
+type Statuses interface {
+	Get(ctx context.Context, q status.Query) (*pb.RequestView, error)
+	List(ctx context.Context, campaign ids.CampaignID, user ids.UserID, limit int) ([]*pb.RequestView, error)
+	Sign(q status.Query, build ids.Build, at time.Time) string
+}
+
+// Payments change orders; *payment.Service is one.
+type Payments interface {
+	Start(ctx context.Context, order ids.OrderID, user ids.UserID, id ids.PaymentID) (payment.Attempt, error)
+	Callback(ctx context.Context, c payment.Callback) (payment.Outcome, error)
+	Cancel(ctx context.Context, order ids.OrderID, user ids.UserID) (shard.Order, error)
+}
+
+// Orders are read from the shard; *shard.Store is one.
+type Orders interface {
+	GetOrder(ctx context.Context, order ids.OrderID, user ids.UserID) (shard.Order, error)
+	ListOrders(ctx context.Context, user ids.UserID, limit int) ([]shard.Order, error)
+}
+
+// Settings are the bounds of the package. Zero values take the defaults in brackets.
+type Settings struct {
+	Cell          ids.CellID
+	Instance      string
+	Admits        bool          // serve Exchange; a process without the role refuses it
+	BatchMax      int           // asks in one pipeline [256]
+	BatchWait     time.Duration // answers wait for others of their stream [0]
+	Batches       int           // messages being decided at once [64]
+	StreamBatches int           // of one stream [16]
+	AckWait       time.Duration // longest wait for the log [1s]
+	Timeout       time.Duration // longest wait for the mirror [2s]
+}
+
+func (s Settings) withDefaults() Settings {
+	for _, n := range []struct {
+		at  *int
+		def int
+	}{{&s.BatchMax, 256}, {&s.Batches, 64}, {&s.StreamBatches, 16}} {
+		if *n.at <= 0 {
+			*n.at = n.def
+		}
+	}
+	if s.AckWait <= 0 {
+		s.AckWait = time.Second
+	}
+	if s.Timeout <= 0 {
+		s.Timeout = 2 * time.Second
+	}
+	return s
+}
+
+// Deps are what a server needs of its process.
+type Deps struct {
+	Standing Standing
+	Rules    Rules
+	Mirror   Mirror
+	Log      Log
+	Statuses Statuses
+	Payments Payments
+	Orders   Orders
+	Gates    Gates
+	Permits  *signed.KeySet
+	// Faults are the names of readiness faults.
+	Faults func() []string
+	Clock  clock.Clock
+	Logger *slog.Logger
+}
+
+// Server serves the three services. Safe for concurrent use.
+type Server struct {
+	pb.UnimplementedAdmissionServiceServer
+	pb.UnimplementedOrderServiceServer
+	pb.UnimplementedCellFactsServiceServer
+
+	set Settings
+	Deps
+	batches chan struct{} // a place for each message being decided
+}
+
+// New makes a server.
+func New(set Settings, d Deps) *Server {
+	set = set.withDefaults()
+	return &Server{set: set, Deps: d, batches: make(chan struct{}, set.Batches)}
+}
+
+// Register adds the services to a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	pb.RegisterAdmissionServiceServer(r, s)
+	pb.RegisterOrderServiceServer(r, s)
+	pb.RegisterCellFactsServiceServer(r, s)
+}
+
+// scope is the mirror of a SKU by its campaign's purchase scope.
+func scope(c *campaigns.Campaign, sku ids.SKUID) admission.Scope {
+	if c.PerSKU {
+		return admission.Scope{Campaign: c.ID, SKU: sku}
+	}
+	return admission.Scope{Campaign: c.ID}
+}

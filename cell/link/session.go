@@ -1,0 +1,178 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cellquota/cellquota/cell/shard"
+	"github.com/cellquota/cellquota/internal/telemetry"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// queued bounds directives that wait for the worker; beyond it the stream's flow control holds the
+// leader back.
+const queued = 256
+
+// session is one stream.
+type session struct {
+	*Link
+	stream pb.CellLinkService_LinkClient
+
+	work   chan *pb.LinkResponse // directives and RaiseTerm, in the order in which they came
+	send   chan *pb.LinkRequest  // what the worker has to say beside results
+	acks   chan *pb.KeepAliveAck
+	sent   map[int64]time.Time // by sequence: when a keep-alive left; the sender's own
+	report reports
+	told   map[string]campaignState // campaign acknowledgements sent on this stream
+}
+
+// errSilent ends a stream whose leader says nothing.
+var errSilent = errors.New("the leader is silent")
+
+// session registers and serves one stream to its end.
+func (l *Link) session(parent context.Context, client pb.CellLinkServiceClient) error {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	hello, err := l.hello(ctx)
+	if err != nil {
+		return err
+	}
+	stream, err := client.Link(ctx)
+	if err != nil {
+		return err
+	}
+	began := l.Clock.Now()
+	if err := stream.Send(&pb.LinkRequest{Kind: &pb.LinkRequest_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	welcome, err := l.register(ctx, cancel, stream)
+	if err != nil {
+		return err
+	}
+	l.welcome(ctx, welcome, began)
+	s := &session{
+		Link: l, stream: stream, work: make(chan *pb.LinkResponse, queued), send: make(chan *pb.LinkRequest),
+		acks: make(chan *pb.KeepAliveAck, 16), sent: map[int64]time.Time{}, told: map[string]campaignState{},
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { defer cancel(); return s.receive(ctx) })
+	group.Go(func() error { defer cancel(); return s.apply(ctx) })
+	group.Go(func() error { defer cancel(); return s.speak(ctx, hello.GetReporter()) })
+	if err := group.Wait(); parent.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// hello reads the shard's facts anew for each registration.
+func (l *Link) hello(ctx context.Context) (*pb.Hello, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
+	defer cancel()
+	fence, err := l.Shard.ReadFence(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the fence row: %w", err)
+	}
+	identity, err := l.Shard.Identity(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the shard's identity: %w", err)
+	}
+	reporter, err := l.Shard.TryReporterLock(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reporter lock: %w", err)
+	}
+	l.Standing.SawFence(fence)
+	l.seen = fence.Version
+	return &pb.Hello{
+		CellId: string(l.cfg.Cell), InstanceId: l.cfg.Instance, InstanceGroup: l.cfg.Group, AdvertiseAddress: l.cfg.Advertise,
+		Roles: l.cfg.Roles, ProgramVersion: telemetry.Version(), FenceVersion: fence.Version, FenceState: fenceState(fence.State),
+		Term: &pb.Term{Count: fence.TermCount, Id: fence.TermID}, ShardIdentity: identity, Reporter: reporter,
+		FenceInstanceGroup: fence.InstanceGroup,
+	}, nil
+}
+
+func fenceState(s shard.FenceState) pb.FenceState {
+	return pb.FenceState(pb.FenceState_value["FENCE_STATE_"+string(s)])
+}
+
+// register waits for the leader's answer to Hello.
+func (l *Link) register(ctx context.Context, cancel context.CancelFunc, stream pb.CellLinkService_LinkClient) (*pb.Welcome, error) {
+	silent := make(chan struct{})
+	done := make(chan struct{})
+	defer close(done)
+	go func() { // ends with this call
+		timer := l.Clock.NewTimer(l.cfg.Timeout)
+		defer timer.Stop()
+		select {
+		case <-timer.C():
+			close(silent)
+			cancel()
+		case <-done:
+		case <-ctx.Done():
+		}
+	}()
+	first, err := stream.Recv()
+	select {
+	case <-silent:
+		return nil, errSilent
+	default:
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch k := first.GetKind().(type) {
+	case *pb.LinkResponse_Welcome:
+		return k.Welcome, nil
+	case *pb.LinkResponse_Refusal:
+		return nil, &Refused{Code: k.Refusal.GetCode(), Detail: k.Refusal.GetDetail(), Leader: k.Refusal.GetLeaderAddress()}
+	default:
+		return nil, fmt.Errorf("the leader began with %T", k)
+	}
+}
+
+// welcome takes the right to write that the leader grants. The lease's life is counted from before
+// the question, so that this process never believes in it longer than the leader does.
+func (l *Link) welcome(ctx context.Context, w *pb.Welcome, asked time.Time) {
+	l.Standing.welcomed(w.GetCellState(), asked.Add(time.Duration(w.GetLeaseTtlMs())*time.Millisecond))
+	want := shard.Writer{FenceVersion: w.GetFenceVersion(), Group: l.cfg.Group}
+	if have, ok := l.Shard.Writer(); !ok || have != want {
+		l.Shard.SetWriter(want)
+	}
+	l.Logger.InfoContext(ctx, "registered", telemetry.Event, "link_registered", telemetry.FenceVersion, w.GetFenceVersion(),
+		"term", w.GetTerm().GetCount(), "cell_state", w.GetCellState().String())
+}
+
+// receive hands what comes in to whom it concerns.
+func (s *session) receive(ctx context.Context) error {
+	for {
+		in, err := s.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return errors.New("the leader ended the stream")
+		}
+		if err != nil {
+			return err
+		}
+		switch k := in.GetKind().(type) {
+		case *pb.LinkResponse_KeepAliveAck:
+			select {
+			case s.acks <- k.KeepAliveAck:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case *pb.LinkResponse_Directive, *pb.LinkResponse_RaiseTerm:
+			select {
+			case s.work <- in:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case *pb.LinkResponse_Refusal:
+			return &Refused{Code: k.Refusal.GetCode(), Detail: k.Refusal.GetDetail(), Leader: k.Refusal.GetLeaderAddress()}
+		default:
+			s.Logger.WarnContext(ctx, "the leader said what this program does not know", telemetry.Event, "link_unknown_message", "kind", fmt.Sprintf("%T", k))
+		}
+	}
+}

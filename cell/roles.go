@@ -1,0 +1,175 @@
+package cell
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cellquota/cellquota/cell/admission"
+	"github.com/cellquota/cellquota/cell/closer"
+	"github.com/cellquota/cellquota/cell/events"
+	"github.com/cellquota/cellquota/cell/gate"
+	"github.com/cellquota/cellquota/cell/orders"
+	"github.com/cellquota/cellquota/cell/outbox"
+	"github.com/cellquota/cellquota/cell/payment"
+	"github.com/cellquota/cellquota/cell/payment/provider"
+	"github.com/cellquota/cellquota/cell/rebuild"
+	"github.com/cellquota/cellquota/cell/relay"
+	"github.com/cellquota/cellquota/cell/shard"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/lifecycle"
+	"github.com/cellquota/cellquota/internal/telemetry"
+)
+
+// The roles of a process (contract, section 1).
+const (
+	roleAdmission = "admission"
+	roleRelay     = "relay"
+	roleOrders    = "orders"
+	roleCloser    = "closer"
+	roleOutbox    = "outbox"
+	roleReconcile = "reconcile"
+)
+
+// start makes and starts the loops of one role. Payments, status and facts are served by every process.
+func (p *parts) start(group *lifecycle.Group, role string) error {
+	switch role {
+	case roleAdmission:
+		return p.startAdmission(group)
+	case roleRelay:
+		return p.startRelay(group)
+	case roleOrders:
+		return p.startOrders(group)
+	case roleCloser:
+		return p.startCloser(group)
+	case roleOutbox:
+		return p.startOutbox(group)
+	case roleReconcile:
+		p.log.Info("role reconcile has no loop in this version: ledgers are compared by cellctl verify", telemetry.Event, "role_idle")
+		return nil
+	default:
+		return fmt.Errorf("no such role")
+	}
+}
+
+// startAdmission keeps the mirrors fit and their gates judged; every process that admits does.
+func (p *parts) startAdmission(group *lifecycle.Group) error {
+	loop, err := rebuild.New(rebuild.Config{
+		Owner: p.instance, Interval: p.cfg.Rebuild.Interval, Drain: p.cfg.Rebuild.Drain, Timeout: p.cfg.Rebuild.Timeout,
+	}, p.shard, p.mirror, p.producer, p.sweeper, p.mirrors.plans, rebuild.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry})
+	if err != nil {
+		return err
+	}
+	driver, err := gate.NewDriver(p.cfg.Gate.Interval, p.mirror, gate.Deps{
+		Clock: p.clock, Logger: p.log, Registry: p.registry, Places: p.mirrors.gatePlaces,
+		Signals: func() gate.Signals { return gate.Signals{Halt: p.health.halt()} },
+	})
+	if err != nil {
+		return err
+	}
+	p.gates = gates{driver, p.rules}
+	group.Go("rebuild", loop.Run)
+	group.Go("gate", driver.Run)
+	return nil
+}
+
+func (p *parts) startRelay(group *lifecycle.Group) error {
+	scanner := relay.NewScanner(relay.ScanConfig{After: p.cfg.Relay.ScanAfter, Interval: p.cfg.Relay.ScanInterval},
+		p.mirror, decider{p.shard}, p.producer, p.mirrors.relayPlaces, p.relayed)
+	group.Go("sweeper", p.sweeper.Run)
+	group.Go("scanner", scanner.Run)
+	return nil
+}
+
+func (p *parts) startOrders(group *lifecycle.Group) error {
+	consumer, err := orders.New(orders.Config{
+		Cell: p.cell, Brokers: p.cfg.Kafka.Brokers, Topic: p.cfg.Kafka.Topic, BatchMax: p.cfg.Orders.BatchMax, BatchWait: p.cfg.Orders.BatchWait,
+	}, p.shard, p.clock, p.log, p.registry)
+	if err != nil {
+		return err
+	}
+	group.Go("orders", consumer.Run)
+	return nil
+}
+
+func (p *parts) startCloser(group *lifecycle.Group) error {
+	var channel provider.Provider = &provider.Sandbox{}
+	if p.cfg.Provider.Kind == "http" {
+		channel = &provider.HTTP{URL: p.cfg.Provider.URL, Timeout: p.cfg.Provider.Timeout}
+	}
+	loop, err := closer.New(p.shard, channel, closer.Config{
+		Interval: p.cfg.Closer.Interval, Batch: p.cfg.Closer.Batch,
+		Waits: shard.CloseWaits{Payment: p.cfg.Payment.Grace, Restore: p.cfg.Closer.RestoreGrace, Attempt: p.cfg.Payment.AttemptGrace},
+	}, p.clock, p.log, p.registry)
+	if err != nil {
+		return err
+	}
+	group.Go("closer", loop.Run)
+	return nil
+}
+
+func (p *parts) startOutbox(group *lifecycle.Group) error {
+	cfg := outbox.Config{Owner: p.instance, Interval: p.cfg.Outbox.Interval, Batch: p.cfg.Outbox.Batch}
+	deps := outbox.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry}
+	log, err := outbox.NewEventLog(p.cell, p.cfg.Kafka.Brokers)
+	if err != nil {
+		return err
+	}
+	closeLast(group, "events", log.Close)
+	lag, err := outbox.NewLagMeter(p.shard, deps)
+	if err != nil {
+		return err
+	}
+	group.Go("outbox-mirror", outbox.NewMirrorPublisher(cfg, p.shard, p.mirror, deps).Run)
+	group.Go("outbox-events", outbox.NewEventPublisher(cfg, p.shard, log, deps).Run)
+	group.Go("outbox-lag", lag.Run)
+	return nil
+}
+
+// payments serves what customers and the payment channel say about orders.
+func (p *parts) payments(group *lifecycle.Group) (*payment.Service, error) {
+	service, err := payment.New(p.shard, payment.Config{AttemptGrace: p.cfg.Payment.AttemptGrace}, p.log, p.registry)
+	if err != nil {
+		return nil, err
+	}
+	group.Go("payments", service.Run)
+	return service, nil
+}
+
+// decider tells the scanner what the shard decided.
+type decider struct{ shard *shard.Store }
+
+// Decided implements relay.Shard.
+func (d decider) Decided(ctx context.Context, g admission.Granted) (relay.Decided, error) {
+	found, err := d.shard.EffectsOf(ctx, g.Reservation)
+	if err != nil {
+		return relay.Decided{}, err
+	}
+	out := relay.Decided{Known: len(found.Payloads) > 0, Pending: found.Pending, Build: found.Build}
+	for _, payload := range found.Payloads {
+		effect, err := events.DecodeEffect(payload)
+		if err != nil {
+			return relay.Decided{}, err
+		}
+		out.Effects = append(out.Effects, effect)
+	}
+	return out, nil
+}
+
+// gates tells operators why a gate stands as it does; without a driver it judges none.
+type gates struct {
+	driver *gate.Driver
+	rules  ruleBook
+}
+
+// Inputs implements api.Gates.
+func (g gates) Inputs(campaign ids.CampaignID, sku ids.SKUID) (cause string, rate float64, ok bool) {
+	if g.driver == nil {
+		return "", 0, false
+	}
+	c, ok := g.rules.Current().Campaign(campaign)
+	if !ok {
+		return "", 0, false
+	}
+	view, ok := g.driver.View(scopeOf(c, sku), sku)
+	return view.Gate.Cause, view.Rate, ok
+}
