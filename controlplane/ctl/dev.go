@@ -19,7 +19,7 @@ import (
 func (c *cli) devCommand() *cobra.Command {
 	return group("dev", "Drive a local platform as its customers and its accidents would",
 		"  cellctl dev token --user alice\n  cellctl dev load --campaign demo --users 1000 --rate 200\n  cellctl dev kill cell-2",
-		c.devToken(), c.devPay(), c.devLoad(), c.devKill(), c.devStart())
+		c.devToken(), c.devPay(), c.devLoad(), c.devDemo(), c.devKill(), c.devStart())
 }
 
 // tokenFlags of `dev token`.

@@ -198,7 +198,7 @@ func (c *cli) drive(ctx context.Context, o load.Options, plan load.Plan) (load.R
 	if err != nil {
 		return load.Result{}, usage("%v", err)
 	}
-	stop := traffic.Watch(ctx, c.Clock, c.Err, c.Terminal, run, plan.Users)
+	_, stop := traffic.Watch(ctx, c.Clock, c.Err, c.Terminal, run, plan.Users)
 	defer stop()
 	return run.Do(ctx)
 }

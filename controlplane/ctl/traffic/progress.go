@@ -20,25 +20,25 @@ const (
 )
 
 // Watch shows a run's progress on w until stop is called: a bar for a terminal, else a plain line now
-// and then. stop waits until the last of it is written.
-func Watch(ctx context.Context, clk clock.Clock, w io.Writer, terminal bool, run *load.Run, users int) (stop func()) {
+// and then. What is written to out meanwhile stands above the bar. stop waits until the last of it is
+// written.
+func Watch(ctx context.Context, clk clock.Clock, w io.Writer, terminal bool, run *load.Run, users int) (out io.Writer, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() {
-		if terminal {
-			bar(ctx, clk, w, run, users)
-			return
-		}
-		lines(ctx, clk, w, run, users)
-	})
-	return func() {
+	stop = func() {
 		cancel()
 		done.Wait()
 	}
+	if !terminal {
+		done.Go(func() { lines(ctx, clk, w, run, users) })
+		return w, stop
+	}
+	p := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))
+	done.Go(func() { bar(ctx, clk, p, run, users) })
+	return p, stop
 }
 
-func bar(ctx context.Context, clk clock.Clock, w io.Writer, run *load.Run, users int) {
-	p := mpb.New(mpb.WithOutput(w), mpb.WithWidth(40))
+func bar(ctx context.Context, clk clock.Clock, p *mpb.Progress, run *load.Run, users int) {
 	b := p.AddBar(int64(users),
 		mpb.PrependDecorators(decor.CountersNoUnit("%d/%d customers", decor.WCSyncSpace)),
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {

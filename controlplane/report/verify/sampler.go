@@ -48,6 +48,10 @@ type Sample struct {
 	Exact map[core.BookKey]bool
 	// Open tells, per SKU, whether one was open.
 	Open map[core.BookKey]bool
+	// Books as etcd had them after the shards were read, and the stock rows of each shard that
+	// answered: what the judgement stands on, for those who measure.
+	Books  []core.Book
+	Shards map[ids.CellID]map[core.BookKey]shards.Stock
 }
 
 // NewSampler makes a Sampler for one campaign.
@@ -80,7 +84,12 @@ func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 	judgeBooks(t, before)
 	judgeBooks(t, after)
 	moving := moved(before, after)
-	out := Sample{Exact: map[core.BookKey]bool{}, Open: map[core.BookKey]bool{}}
+	out := Sample{Exact: map[core.BookKey]bool{}, Open: map[core.BookKey]bool{}, Books: after.Books, Shards: map[ids.CellID]map[core.BookKey]shards.Stock{}}
+	for _, c := range cuts {
+		if c.err == nil {
+			out.Shards[c.cell.Spec.ID] = c.stocks
+		}
+	}
 	for _, b := range before.Books {
 		if moving[b.Key] {
 			continue // the next sample is 100 ms away
