@@ -198,15 +198,16 @@ func (a Adjustment) asked() int32 {
 	return a.Units
 }
 
-// effect tells the mirror. A refused or voided return had perhaps been debited there first: its
-// give-back has an id of its own, "undo-" and the adjustment's, which a mirror applies only if it has
-// the debit (a void names no units; the mirror gives back what it had debited).
+// effect tells the mirror. A refused return had perhaps been debited there first: its give-back has an
+// id of its own, "credit:" and the adjustment's (the mirror's own name for it, so that a credit that
+// came directly counts as this one), and is taken only where the debit is held. A void names no units,
+// so it gives none back.
 func (a Adjustment) effect(outcome AdjustmentOutcome, delta int32, version int64) []outRow {
 	id := a.ID
 	switch {
 	case outcome == Applied:
 	case a.Kind == Return:
-		id, delta = "undo-"+a.ID, a.asked()
+		id, delta = "credit:"+a.ID, a.asked()
 	default:
 		return nil
 	}

@@ -67,8 +67,8 @@ func TestReturns(t *testing.T) {
 	if e := b.effects()[applied.Stock.LastAdjustmentID]; e.GetStockDelta() != -2 {
 		t.Errorf("effect %v", e)
 	}
-	if e := b.effects()["undo-"+refused.Stock.LastAdjustmentID]; e.GetStockDelta() != 3 {
-		t.Errorf("undo %v", e)
+	if e := b.effects()["credit:"+refused.Stock.LastAdjustmentID]; e.GetStockDelta() != 3 {
+		t.Errorf("credit %v", e)
 	}
 	if n := metricValue(t, b.reg, "cellquota_stock_update_failures_total"); n != 1 {
 		t.Errorf("stock_update_failures_total is %v", n)

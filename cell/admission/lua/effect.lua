@@ -20,6 +20,14 @@ local function effect(keys, args)
   if tonumber(args[7]) ~= 0 then
     if redis.call('SISMEMBER', keys[4], args[6]) == 1 then
       code = CHANGE.ALREADY
+    elseif string.sub(args[6], 1, 7) == 'credit:' then
+      -- a refused return: only where its debit is held, whatever the base; as cq1_credit
+      if redis.call('SISMEMBER', keys[4], string.sub(args[6], 8)) == 0 then
+        code = CHANGE.NOT_HELD
+      else
+        redis.call('INCRBY', keys[2], args[7])
+        redis.call('SADD', keys[4], args[6])
+      end
     elseif args[9] ~= '' and args[9] ~= args[1] then
       code = CHANGE.OTHER_ADMISSION
     elseif args[9] == '' and num(args[8]) <= num(m[1]) then
