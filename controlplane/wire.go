@@ -20,7 +20,9 @@ import (
 	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
+	"github.com/cellquota/cellquota/controlplane/report/books"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
+	"github.com/cellquota/cellquota/controlplane/report/verify"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/topics"
 	"github.com/cellquota/cellquota/controlplane/view"
@@ -190,21 +192,34 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 		return nil, err
 	}
 	server := transport.NewServer(p.server)
-	p.register(server)
+	if err := p.register(server); err != nil {
+		return nil, err
+	}
 	group.OnStop("calls", transport.Drain(server, p.server.Health))
 	group.Go("grpc", transport.Serve(server, listener))
 	return listener, nil
 }
 
 // register lists the services.
-func (p *parts) register(server *grpc.Server) {
+func (p *parts) register(server *grpc.Server) error {
 	dial := func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, p.dial) }
-	pb.RegisterCellAdminServiceServer(server, &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Dial: dial})
+	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Dial: dial}
+	reports, err := api.NewReports(api.ReportDeps{
+		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Registry: p.registry,
+		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, api.Mirrors{View: p.view, Dial: dial}, p.clock),
+	})
+	if err != nil {
+		return err
+	}
+	pb.RegisterCellAdminServiceServer(server, cells)
+	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer}})
+	pb.RegisterReportServiceServer(server, reports)
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view})
 	pb.RegisterRoutingServiceServer(server, p.routes)
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})
 	pb.RegisterCellLinkServiceServer(server, p.hub)
+	return nil
 }
 
 func (p *parts) metricsOptions() []telemetry.ServerOption {

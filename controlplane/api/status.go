@@ -4,6 +4,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
@@ -37,5 +38,14 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrStoreUnavailable, Code: codes.Unavailable, Reason: "STORE_UNAVAILABLE"},
 		{Err: core.ErrUnknownOutcome, Code: codes.Unknown, Reason: "CHANGE_UNKNOWN"},
 		{Err: core.ErrBroken, Code: codes.Internal, Reason: "INVARIANT_BROKEN"},
+
+		// Why a cell refuses a fence, a reclaim or a restore.
+		{Err: fencing.ErrHealthy, Code: codes.FailedPrecondition, Reason: "CELL_HEALTHY"},
+		{Err: fencing.ErrLastLiveCell, Code: codes.FailedPrecondition, Reason: "LAST_LIVE_CELL"},
+		{Err: fencing.ErrNotFenced, Code: codes.FailedPrecondition, Reason: "CELL_NOT_FENCED"},
+		{Err: fencing.ErrNotProven, Code: codes.FailedPrecondition, Reason: "FENCE_NOT_PROVEN"},
+		{Err: fencing.ErrStaleRecord, Code: codes.Aborted, Reason: "STALE_RECORD"},
+		{Err: fencing.ErrProofMismatch, Code: codes.FailedPrecondition, Reason: "PROOF_MISMATCH"},
+		{Err: fencing.ErrTransition, Code: codes.FailedPrecondition, Reason: "CELL_TRANSITION"},
 	}
 }

@@ -75,6 +75,9 @@ var (
 	addrGrammar   = regexp.MustCompile(`^[^\s:/]+:[0-9]{1,5}$|^\[[0-9a-fA-F:]+\]:[0-9]{1,5}$`)
 )
 
+// ValidGroup tells whether s can name an instance group.
+func ValidGroup(s string) bool { return groupGrammar.MatchString(s) }
+
 // Check gives every broken rule of the spec, with its path.
 func (s CellSpec) Check() []rpcstatus.Violation {
 	var f faults

@@ -25,6 +25,9 @@ type Cut struct {
 	Physical  []core.PhysicalStock
 	// Open names the books with an adjustment whose shard has not answered.
 	Open map[core.BookKey]bool
+	// Unreadable are the records that cannot be decoded or break their own law, by
+	// "KIND: KEY"; a book among them is a breach of I1.
+	Unreadable map[string]error
 }
 
 // MirrorFacts is what a cell's process says about one mirror.

@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"strings"
+
 	"github.com/cellquota/cellquota/controlplane/core"
 )
 
@@ -10,6 +12,13 @@ func judgeBooks(t *tally, cut Cut) {
 		if err := b.Check(); err != nil {
 			t.breach(I1, string(b.Key.Campaign), string(b.Key.SKU), "", "%v", err)
 		}
+	}
+	for what, err := range cut.Unreadable {
+		if key, isBook := strings.CutPrefix(what, "books: "); isBook {
+			t.breach(I1, "", "", "", "%s: %v", key, err)
+			continue
+		}
+		t.miss(what, err.Error(), I1, I3)
 	}
 	for _, p := range cut.Physical {
 		if err := p.Check(); err != nil {
@@ -72,11 +81,11 @@ func judgeEnd(t *tally, b core.Book, total sums, whole, closed, open bool, froze
 }
 
 // frozen is what a cell's allocation holds beyond its shard's granted because its last fence is not
-// booked yet.
-func frozen(b core.Book, shards []shardCut) int64 {
+// booked yet, or never will be (never: the campaign's `reclaim: NEVER`).
+func frozen(b core.Book, shards []shardCut, never bool) int64 {
 	var units int64
 	for _, s := range shards {
-		fenced := s.cell.State == core.CellFencing || s.cell.State == core.CellFenced && !s.cell.Reclaimed
+		fenced := s.cell.State == core.CellFencing || s.cell.ProofID != "" && (never || !s.cell.Reclaimed)
 		if a, ok := b.Allocation(s.cell.Spec.ID); ok && fenced && s.err == nil {
 			units += a.Granted.Int64() - s.stocks[b.Key].Granted
 		}

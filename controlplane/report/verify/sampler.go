@@ -96,7 +96,11 @@ func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 		}
 		total, whole := judgeSums(t, b, cuts)
 		out.Open[b.Key] = before.Open[b.Key] || after.Open[b.Key] || unsettled(before.Cells)
-		out.Exact[b.Key] = whole && b.Reserve.Int64()+total.granted == b.SaleLimit.Int64()
+		kept := int64(0)
+		if neverReclaims(before.Campaigns, b.Key.Campaign) {
+			kept = frozen(b, cuts, true)
+		}
+		out.Exact[b.Key] = whole && b.Reserve.Int64()+total.granted+kept == b.SaleLimit.Int64()
 		if whole && !out.Open[b.Key] && !out.Exact[b.Key] {
 			t.breach(I3, string(b.Key.Campaign), string(b.Key.SKU), "", "nothing is under way, and reserve %s + granted %d over the shards is not the limit %s", b.Reserve, total.granted, b.SaleLimit)
 		}

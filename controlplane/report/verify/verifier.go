@@ -100,7 +100,7 @@ func (v *Verifier) judgeShards(ctx context.Context, t *tally, cut Cut, moving ma
 		}
 		total, whole := judgeSums(t, b, cuts)
 		closed := campaignEnded(cut.Campaigns, b.Key.Campaign, v.clock.Now())
-		if judgeEnd(t, b, total, whole, closed, cut.Open[b.Key], frozen(b, cuts)) {
+		if judgeEnd(t, b, total, whole, closed, cut.Open[b.Key], frozen(b, cuts, neverReclaims(cut.Campaigns, b.Key.Campaign))) {
 			ended++
 		}
 		quiet += v.judgeMirrors(ctx, t, b, cuts)
@@ -156,6 +156,16 @@ func campaignEnded(campaigns []core.Campaign, id ids.CampaignID, now time.Time) 
 	for _, c := range campaigns {
 		if c.Spec.ID == id {
 			return c.State == core.CampaignSettled || c.ReadState(now) == core.CampaignClosed
+		}
+	}
+	return false
+}
+
+// neverReclaims tells whether the campaign leaves sealed units where they are.
+func neverReclaims(campaigns []core.Campaign, id ids.CampaignID) bool {
+	for _, c := range campaigns {
+		if c.Spec.ID == id {
+			return c.Spec.Reclaim == core.ReclaimNever
 		}
 	}
 	return false
