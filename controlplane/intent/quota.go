@@ -49,7 +49,7 @@ func (s *Service) move(who Caller, t TopUp) store.Move {
 		Edit: func(book core.Book, cells map[ids.CellID]core.Cell) (core.Book, []core.Adjustment, error) {
 			cell, known := cells[t.Cell]
 			if !known {
-				return core.Book{}, nil, rpcstatus.With(fmt.Errorf("%w: %s", core.ErrUnknownCell, t.Cell), map[string]string{"cell_id": string(t.Cell)}, nil, 0)
+				return core.Book{}, nil, unknownCell(t.Cell)
 			}
 			next, step, err := book.Grant(cell, t.Units)
 			if err != nil {
@@ -63,6 +63,10 @@ func (s *Service) move(who Caller, t TopUp) store.Move {
 	}
 }
 
+func unknownCell(id ids.CellID) error {
+	return rpcstatus.With(fmt.Errorf("%w: %s", core.ErrUnknownCell, id), map[string]string{"cell_id": string(id)}, nil, 0)
+}
+
 // mayTopUp refuses units that nobody could sell: the campaign is not on sale or
 // about to be, or the cell is home to nobody in it.
 func (s *Service) mayTopUp(tx *store.Tx, t TopUp) error {
@@ -74,11 +78,18 @@ func (s *Service) mayTopUp(tx *store.Tx, t TopUp) error {
 		return rpcstatus.With(fmt.Errorf("%w: %s is %s", core.ErrCampaignState, t.Key.Campaign, state),
 			map[string]string{"campaign_id": string(t.Key.Campaign), "state": state.String()}, nil, 0)
 	}
-	route, known, err := tx.Route(t.Key.Campaign)
+	_, known, err := tx.Cell(t.Cell)
 	if err != nil {
 		return err
 	}
-	if !known || !route.Owns(t.Cell) {
+	if !known {
+		return unknownCell(t.Cell)
+	}
+	route, routed, err := tx.Route(t.Key.Campaign)
+	if err != nil {
+		return err
+	}
+	if !routed || !route.Owns(t.Cell) {
 		return rpcstatus.With(fmt.Errorf("%w: %s in %s", core.ErrNoBucket, t.Cell, t.Key.Campaign), map[string]string{"cell_id": string(t.Cell)}, nil, 0)
 	}
 	return nil
@@ -100,6 +111,11 @@ func (s *Service) wouldTopUp(ctx context.Context, who Caller, t TopUp) (store.Mo
 		case done:
 			out = store.Moved{Book: book, Record: record, Replayed: true}
 			return record.SameParameters(m.Parameters)
+		}
+		if err := m.Also(tx); err != nil {
+			return err
+		}
+		switch {
 		case !known:
 			return fmt.Errorf("%w: %s", core.ErrUnknownSKU, t.Key)
 		case t.ExpectedVersion != 0 && t.ExpectedVersion != book.Version:
@@ -107,9 +123,6 @@ func (s *Service) wouldTopUp(ctx context.Context, who Caller, t TopUp) (store.Mo
 		}
 		cells, err := tx.Cells()
 		if err != nil {
-			return err
-		}
-		if err := m.Also(tx); err != nil {
 			return err
 		}
 		next, adjustments, err := m.Edit(book, cells)

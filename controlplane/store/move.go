@@ -25,7 +25,8 @@ type Move struct {
 	// Leader makes the move conditional on leading; nil for intents of any replica.
 	Leader *core.Leader
 	// Also adds reads, puts and compares of the same transaction (a cell's record,
-	// an operation's step); nil: nothing. It runs before Edit.
+	// an operation's step), and refuses what is wrong with more than the book; nil:
+	// nothing. It runs before Edit, and not for a repeat.
 	Also func(tx *Tx) error
 	// Edit decides: the changed book and the adjustments that explain it. It sees
 	// the cells as they are in this transaction. Pure.
@@ -84,6 +85,11 @@ func (tx *Tx) move(m Move) (Moved, error) {
 	if done {
 		return Moved{Book: book, Record: record, Replayed: true}, record.SameParameters(m.Parameters)
 	}
+	if m.Also != nil {
+		if err := m.Also(tx); err != nil {
+			return Moved{}, err
+		}
+	}
 	if !found {
 		return Moved{}, fmt.Errorf("%w: %s", core.ErrUnknownSKU, m.Key)
 	}
@@ -97,11 +103,6 @@ func (tx *Tx) edit(m Move, book core.Book) (Moved, error) {
 	cells, err := tx.Cells()
 	if err != nil {
 		return Moved{}, err
-	}
-	if m.Also != nil {
-		if err := m.Also(tx); err != nil {
-			return Moved{}, err
-		}
 	}
 	book, adjustments, err := m.Edit(book, cells)
 	if err != nil {
