@@ -122,9 +122,13 @@ func TestBrokenStream(t *testing.T) {
 		}
 		return nil
 	})
+	broken := now()
 	r.cells[0].Break()
 	a := <-answers
 	r.must(a, 503, "NOT_READY")
+	if took := now().Sub(broken); took > time.Second {
+		t.Errorf("the customer was told %v after the stream broke", took)
+	}
 	if a.RetryAfter <= 0 {
 		t.Error("no Retry-After")
 	}

@@ -215,6 +215,73 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// Whoever gave up is forgotten: his answer, when it comes, is late and nobody's.
+func TestGivenUp(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	f, c := fake(t, "cell-1"), openWith(t, reg, func(s *proxy.Settings) { s.Timeout = 100 * time.Millisecond })
+	sync1(t, c, cell("cell-1", f.Addr))
+	release := make(chan struct{})
+	f.Script(func(*cq.Ask) *cq.Answer {
+		<-release
+		return &cq.Answer{Outcome: cq.AdmitOutcome_ADMIT_OUTCOME_CLEAR}
+	})
+	if _, err := c.Ask(context.Background(), "cell-1", admit("u", "r")); !errors.Is(err, proxy.ErrUnknown) {
+		t.Fatalf("a slow cell: %v", err)
+	}
+	close(release)
+	testkit.Eventually(t, 5*time.Second, func() error {
+		if n := counter(t, reg, "cellquota_edge_answers_late_total"); n != 1 {
+			return fmt.Errorf("%v late answers", n)
+		}
+		return nil
+	})
+}
+
+func counter(t *testing.T, reg *prometheus.Registry, name string) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+// A call goes to a process that answers, while there is one, and so does an ask.
+func TestDeadProcess(t *testing.T) {
+	dead, alive := fake(t, "cell-1"), fake(t, "cell-1")
+	alive.SetStock("c", "s", 1000)
+	c := open(t)
+	sync1(t, c, cell("cell-1", dead.Addr, alive.Addr))
+	dead.Stop()
+	good := 0
+	testkit.Eventually(t, 10*time.Second, func() error { // until the edge has seen it
+		d, err := c.Door("cell-1")
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if _, err := d.Orders.ListOrders(ctx, &cq.ListOrdersRequest{UserId: "u"}); err != nil {
+			good = 0
+			return err
+		}
+		if _, err := c.Ask(ctx, "cell-1", admit(fmt.Sprint("u", good), "r")); err != nil {
+			good = 0
+			return err
+		}
+		if good++; good < 20 {
+			return fmt.Errorf("%d good in a row", good)
+		}
+		return nil
+	})
+}
+
 // Close ends what is under way and leaves nothing behind.
 func TestClose(t *testing.T) {
 	f := fake(t, "cell-1")
