@@ -141,7 +141,7 @@ func (e *Election) hold(ctx context.Context, lease int64, leader core.Leader, le
 		defer cancel()
 		done <- lead(ctx, leader)
 	}()
-	kept := e.keep(ctx, lease)
+	kept := e.keep(ctx, lease, leader)
 	cancel()
 	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
 		return errors.Join(err, kept)
@@ -149,8 +149,10 @@ func (e *Election) hold(ctx context.Context, lease int64, leader core.Leader, le
 	return kept
 }
 
-// keep keeps the lease until ctx ends (nil) or it cannot be trusted any more.
-func (e *Election) keep(ctx context.Context, lease int64) error {
+// keep keeps the lease until ctx ends (nil) or the lead cannot be trusted any
+// more: the lease is gone or was not kept for its life, or the view shows that the
+// key is not ours although the lease lives (somebody deleted it).
+func (e *Election) keep(ctx context.Context, lease int64, leader core.Leader) error {
 	tick := e.clock.NewTicker(e.cfg.TTL / 4)
 	defer tick.Stop()
 	last := e.clock.Now()
@@ -159,6 +161,11 @@ func (e *Election) keep(ctx context.Context, lease int64) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C():
+		}
+		if s := e.view.Snapshot(); s.Revision() > leader.CreateRevision {
+			if now, taken := s.Leader(); !taken || now.Term != leader.Term {
+				return fmt.Errorf("%w: the key is not of term %d", core.ErrNotLeader, leader.Term.Count)
+			}
 		}
 		began := e.clock.Now()
 		_, err := e.store.KeepLease(ctx, lease)
