@@ -23,7 +23,7 @@ type Sampler struct {
 	campaign ids.CampaignID
 	perSKU   bool
 	ledgers  map[ledgerKey]ledgerEnd
-	buyers   map[buyerKey]string
+	buyers   map[buyerKey]place
 	samples  int64
 }
 
@@ -39,6 +39,13 @@ type ledgerEnd struct {
 }
 
 type buyerKey struct{ scope, user string }
+
+// place is where a user's order is; its id alone would not tell two shards apart
+// that made the same one.
+type place struct {
+	cell  ids.CellID
+	order string
+}
 
 // Sample is what one look found.
 type Sample struct {
@@ -56,7 +63,7 @@ type Sample struct {
 
 // NewSampler makes a Sampler for one campaign.
 func NewSampler(plane Plane, reader *shards.Reader, campaign ids.CampaignID, perSKU bool) *Sampler {
-	return &Sampler{plane: plane, reader: reader, campaign: campaign, perSKU: perSKU, ledgers: map[ledgerKey]ledgerEnd{}, buyers: map[buyerKey]string{}}
+	return &Sampler{plane: plane, reader: reader, campaign: campaign, perSKU: perSKU, ledgers: map[ledgerKey]ledgerEnd{}, buyers: map[buyerKey]place{}}
 }
 
 // Samples is how many were taken.
@@ -208,8 +215,9 @@ func (s *Sampler) judgeBuyer(t *tally, c shardCut, row shards.Stock, e shards.En
 	if !s.perSKU {
 		key.scope = "*"
 	}
-	if have, ok := s.buyers[key]; ok && have != e.Order {
-		t.breach(I4, row.Campaign, row.SKU, string(c.cell.Spec.ID), "user %q has orders %s and %s", e.User, have, e.Order)
+	is := place{c.cell.Spec.ID, e.Order}
+	if have, ok := s.buyers[key]; ok && have != is {
+		t.breach(I4, row.Campaign, row.SKU, string(is.cell), "user %q has order %s in cell %s and %s in cell %s", e.User, have.order, have.cell, is.order, is.cell)
 	}
-	s.buyers[key] = e.Order
+	s.buyers[key] = is
 }
