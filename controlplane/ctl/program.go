@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -95,7 +96,12 @@ func (c *cli) root() *cobra.Command {
 	f.StringVar(&c.role, "role", "", "speak as this role: "+strings.Join(target.Roles, ", "))
 	f.DurationVar(&c.timeout, "timeout", 30*time.Second, "longest time for the command, waiting for its operation included")
 	f.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%s", err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if negative.MatchString(err.Error()) {
+			return usage("%s: a number must not be negative", err)
+		}
+		return usage("%s", err)
+	})
 	fixed(root, "output", render.Formats...)
 	fixed(root, "role", target.Roles...)
 	root.AddCommand(
@@ -104,6 +110,9 @@ func (c *cli) root() *cobra.Command {
 	)
 	return root
 }
+
+// negative is what the flag parser says of an argument such as -5.
+var negative = regexp.MustCompile(`unknown shorthand flag: '[0-9]'`)
 
 // mark notes for every command that its command line was understood.
 func (c *cli) mark(cmd *cobra.Command) {

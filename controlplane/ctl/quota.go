@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,6 +106,7 @@ func bookTable(books []*pb.Book) render.Table {
 
 func (c *cli) quotaTopUp() *cobra.Command {
 	var m mutation
+	var noWait bool
 	cmd := &cobra.Command{
 		Use: "top-up CAMPAIGN SKU CELL N", Short: "Grant N units of the reserve to a cell", Args: takes("CAMPAIGN", "SKU", "CELL", "N"),
 		Example: "  cellctl quota top-up double-eleven phone-x cell-1 200\n  cellctl quota top-up double-eleven phone-x cell-1 200 --dry-run",
@@ -124,18 +126,48 @@ func (c *cli) quotaTopUp() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("top up %s of %s/%s by %d: %w", args[2], args[0], args[1], n, err)
 				}
+				if !noWait && !m.dryRun {
+					out.Adjustment, err = c.applied(ctx, cp, out.GetAdjustment())
+				}
 				books := bookTable([]*pb.Book{out.GetBook()})
 				books.Title = "BOOK"
 				t := adjustmentTable([]*pb.Adjustment{out.GetAdjustment()})
 				t.Title = "ADJUSTMENT"
-				return c.show(render.View{Message: out, Tables: []render.Table{books, t}})
+				return errors.Join(c.show(render.View{Message: out, Tables: []render.Table{books, t}}), err)
 			})
 		},
 	}
 	m.flags(cmd)
 	m.reasonFlag(cmd)
 	m.versionFlag(cmd)
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "return when the book has moved, before the cell's shard has the units")
 	return cmd
+}
+
+// applied waits until the cell's shard has decided; errPending past --timeout. The record as last seen
+// is always answered.
+func (c *cli) applied(ctx context.Context, cp *client.Client, a *pb.Adjustment) (*pb.Adjustment, error) {
+	in := &pb.ListAdjustmentsRequest{CampaignId: a.GetCampaignId(), SkuId: a.GetSkuId(), CellId: a.GetCellId(), PageSize: 100}
+	for {
+		switch a.GetState() {
+		case pb.JournalState_JOURNAL_STATE_DONE:
+			return a, nil
+		case pb.JournalState_JOURNAL_STATE_VOIDED:
+			return a, fmt.Errorf("%s: %w: it was voided before the cell applied it", a.GetAdjustmentId(), errEnded)
+		}
+		if c.Clock.Sleep(ctx, callPause) != nil {
+			return a, fmt.Errorf("%s: the book has moved, %s has not applied it: %w", a.GetAdjustmentId(), a.GetCellId(), errPending)
+		}
+		page, err := cp.Quota.ListAdjustments(ctx, in)
+		if err != nil {
+			continue // asked again until --timeout
+		}
+		for _, now := range page.GetAdjustments() {
+			if now.GetAdjustmentId() == a.GetAdjustmentId() {
+				a = now
+			}
+		}
+	}
 }
 
 func (c *cli) quotaHistory() *cobra.Command {

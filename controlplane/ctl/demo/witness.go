@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/report/books"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
 	"github.com/cellquota/cellquota/controlplane/store"
@@ -98,7 +99,7 @@ func call(ctx context.Context, clk clock.Clock, etcd []string, key core.BookKey)
 	}
 	w := &witness{clk: clk, store: s, reader: shards.New(shards.Options{Timeout: 3 * time.Second}), key: key, news: make(chan struct{})}
 	w.said.broken, w.said.First = map[verify.Invariant]int64{}, []string{}
-	w.sampler = verify.NewSampler(plane{s}, w.reader, key.Campaign, true)
+	w.sampler = verify.NewSampler(books.Plane{Store: s}, w.reader, key.Campaign, true)
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.members.Go(func() { w.sample(ctx) })
 	w.members.Go(func() { w.followBooks(ctx) })
@@ -178,7 +179,7 @@ func (w *witness) followBooks(ctx context.Context) {
 	from := int64(0)
 	for ctx.Err() == nil {
 		if from == 0 {
-			cut, err := plane{w.store}.Cut(ctx, w.key.Campaign)
+			cut, err := books.Plane{Store: w.store}.Cut(ctx, w.key.Campaign)
 			if err != nil {
 				_ = w.clk.Sleep(ctx, sampleEvery) // the loop asks ctx
 				continue
