@@ -200,8 +200,8 @@ func (a Adjustment) asked() int32 {
 
 // effect tells the mirror. A refused return had perhaps been debited there first: its give-back has an
 // id of its own, "credit:" and the adjustment's (the mirror's own name for it, so that a credit that
-// came directly counts as this one), and is taken only where the debit is held. A void names no units,
-// so it gives none back.
+// came directly counts as this one). It is taken only where the debit is held; a void names no units,
+// so the mirror gives back what it had debited.
 func (a Adjustment) effect(outcome AdjustmentOutcome, delta int32, version int64) []outRow {
 	id := a.ID
 	switch {
