@@ -222,8 +222,12 @@ func TestCellStandings(t *testing.T) {
 		{cq.CellState_CELL_STATE_FENCED, false, false, true},
 		{cq.CellState_CELL_STATE_RESTORING, false, false, true},
 		{cq.CellState_CELL_STATE_REGRESSED, false, false, true},
-		{cq.CellState_CELL_STATE_ACTIVE, true, false, false},
+		{cq.CellState_CELL_STATE_SUSPECT, false, true, true},
+		// Its leases lapsed, which says nothing about whether it sells: it is asked where it was.
+		{cq.CellState_CELL_STATE_SUSPECT, true, true, true},
 		{cq.CellState_CELL_STATE_FENCED, true, false, false},
+		// Nobody of it has registered since.
+		{cq.CellState_CELL_STATE_ACTIVE, true, false, false},
 		{cq.CellState_CELL_STATE_RETIRED, false, false, false},
 		{cq.CellState_CELL_STATE_PROVISIONED, false, false, false},
 	} {
@@ -360,6 +364,7 @@ func TestCellRefusals(t *testing.T) {
 		{rpcstatus.ErrNotFound, 404, "NOT_FOUND"},
 		{rpcstatus.With(rpcstatus.ErrUnavailable, nil, nil, 7*time.Second), 503, "NOT_READY"},
 		{rpcstatus.ErrExhausted, 429, "THROTTLED"},
+		{rpcstatus.ErrAlreadyExists, 409, "IDEMPOTENCY_CONFLICT"},
 		{celltest.ErrFenced, 503, "HOME_CELL_UNAVAILABLE"},
 		{celltest.ErrOrderPaid, 409, "ORDER_PAID"},
 		{celltest.ErrOrderClosed, 409, "ORDER_CLOSED"},

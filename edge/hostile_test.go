@@ -325,6 +325,31 @@ func TestConcurrentRepeats(t *testing.T) {
 	}
 }
 
+// Only what is the same request is asked once: another quantity under the same id is a conflict for
+// the cell to see (K63), and a repeat is not answered by what a first attempt was refused for.
+func TestNotCollapsed(t *testing.T) {
+	r := start(t)
+	user := celltest.Homed("wendy", 1, 0, 2)[0]
+	permit := r.permit(user)
+	r.cells[0].Silence(true)
+	before, _ := r.cells[0].Asked()
+	var all sync.WaitGroup
+	for _, try := range []client.Try{
+		{RequestID: "same", Quantity: 1, Permit: permit}, {RequestID: "same", Quantity: 2, Permit: permit},
+		{RequestID: "same", Quantity: 1, Permit: permit, RetryAttempt: 1}, {RequestID: "other", Quantity: 1, Permit: permit},
+	} {
+		all.Go(func() { r.buy(user, permit, func(t *client.Try) { *t = try }) })
+	}
+	testkit.Eventually(t, 1500*time.Millisecond, func() error {
+		if n, _ := r.cells[0].Asked(); n != before+4 {
+			return fmt.Errorf("%d asks of 4", n-before)
+		}
+		return nil
+	})
+	r.cells[0].Break()
+	all.Wait()
+}
+
 // Clients that hang up lose nothing and leave nothing (K58).
 func TestDisconnects(t *testing.T) {
 	r := start(t)

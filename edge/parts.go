@@ -90,10 +90,15 @@ func dialOptions(cfg Config, log *slog.Logger) (transport.DialOptions, error) {
 	return o, nil
 }
 
+// maxRoutes bounds one message of the control plane, in bytes: all campaigns at once, each with a
+// thousand cells at most.
+const maxRoutes = 64 << 20
+
 // watch starts the watch of routes. Keys and ways to the cells follow each snapshot before it is
 // acknowledged.
 func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings keyRings, cells *proxy.Cells, d routes.Deps) (*routes.Watcher, error) {
 	var conns []*grpc.ClientConn
+	dial.MaxMessage = maxRoutes
 	for _, addr := range cfg.ControlPlane.Addrs {
 		conn, err := transport.Dial(addr, dial)
 		if err != nil {

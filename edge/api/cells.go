@@ -51,7 +51,6 @@ var refusals = map[string]Code{
 	"PAYMENT_IN_PROGRESS":  PaymentInProgress,
 	"PAYMENT_MISMATCH":     PaymentMismatch,
 	"IDEMPOTENCY_CONFLICT": IdempotencyConflict,
-	"ALREADY_EXISTS":       IdempotencyConflict,
 	"FENCED":               HomeCellUnavailable,
 	"MOVED":                MovedPending,
 }
@@ -69,6 +68,8 @@ func (s *Server) failed(c *call, l layer, cell ids.CellID, err error) *problem {
 	switch {
 	case errors.Is(err, rpcstatus.ErrNotFound):
 		return at(l, NotFound)
+	case errors.Is(err, rpcstatus.ErrAlreadyExists):
+		return at(l, IdempotencyConflict)
 	case errors.Is(err, rpcstatus.ErrInvalidArgument):
 		p := at(l, InvalidArgument)
 		for _, v := range rpcstatus.Violations(err) {

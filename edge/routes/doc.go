@@ -10,6 +10,8 @@
 //     sent everything anew. Preflight and publish rest on the acknowledgement.
 //   - The last snapshot is served for as long as the control plane is gone; the sale goes on. How
 //     old it is, is a metric and a reason of readiness, never a reason to refuse a customer.
+//   - A cell that may sell keeps the addresses it had while none of its processes holds a lease: a
+//     lease is no evidence, and a sale does not stop because the control plane lost sight of it.
 //   - A campaign that cannot be read (a hole in its buckets, an id that is none) is quarantined: it
 //     alone disappears, with a log line and a metric that name it, and stops nothing else.
 //

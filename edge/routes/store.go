@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/go-memdb"
 
+	"github.com/cellquota/cellquota/edge/route"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	cq "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -109,11 +110,25 @@ func (s *Store) editCells(txn *memdb.Txn, in []*cq.CellRoute) error {
 			s.quarantine("cell", slog.String(telemetry.CellID, raw.GetCellId()), err)
 			continue
 		}
+		s.keepAddresses(c)
 		if err := txn.Insert(cells, c); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// keepAddresses gives a cell that may sell, but of which no process holds a lease, the addresses it
+// had. A lapsed lease says nothing about whether the process sells (architecture §4): it does, while
+// only the control plane is gone. Where it is dead, no stream to it opens, which is answer enough.
+// A cell that may not sell is not asked at addresses that somebody else may have by now.
+func (s *Store) keepAddresses(c *route.Cell) {
+	if c.Standing != route.Selling || len(c.Addresses) > 0 {
+		return
+	}
+	if old := s.current.Load().Cell(c.ID); old != nil {
+		c.Addresses = old.Addresses
+	}
 }
 
 func editKeys(txn *memdb.Txn, in []*cq.KeyInfo) error {
