@@ -78,6 +78,7 @@ func (l *loadFlags) flags(cmd *cobra.Command) {
 	f.Uint64Var(&p.Seed, "seed", 0, "decides the whole plan (default: a new one; it is part of the result)")
 	f.StringVar(&p.Prefix, "prefix", "", "of user ids (default: derived from the seed)")
 	f.DurationVar(&p.Patience, "patience", 2*time.Minute, "longest visit of a customer, payment included")
+	f.DurationVar(&p.GiveUp, "give-up", 0, "a customer not accepted within this time tries no more; 0: never")
 	f.Float64Var(&p.Mix.Repeat, "repeat", 0, "share that sends the same request again")
 	f.Float64Var(&p.Mix.Clash, "clash", 0, "share that sends the same request id with another quantity")
 	f.Float64Var(&p.Mix.Second, "second", 0, "share that tries for a second order")

@@ -232,3 +232,29 @@ func TestPlansNameTheirFaults(t *testing.T) {
 		t.Error("an unknown profile was accepted")
 	}
 }
+
+func TestWhoIsNotLetInGivesUp(t *testing.T) {
+	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"code":"HOME_CELL_UNAVAILABLE","retry_after_ms":50}`)
+	})
+	server := httptest.NewServer(busy)
+	defer server.Close()
+	c, err := client.New(client.Config{BaseURLs: []string{server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	run, err := New(Options{Client: c, Clock: clock.System(), Campaign: "demo", Secret: []byte("0123456789abcdef")},
+		Plan{Users: 3, SKUs: []string{"phone-x"}, Quantity: 1, GiveUp: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := run.Do(t.Context())
+	if err != nil || result.Snapshot.GaveUp != 3 || result.Snapshot.Accepted != 0 || result.Counts["permit 503 HOME_CELL_UNAVAILABLE"] < 6 {
+		t.Errorf("%+v %v: %v", result.Snapshot, result.Counts, err)
+	}
+	if _, err := New(Options{}, Plan{Users: 1, SKUs: []string{"x"}, Quantity: 1, GiveUp: -1}); err == nil {
+		t.Error("a negative patience is no patience")
+	}
+}

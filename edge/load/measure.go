@@ -63,6 +63,7 @@ type Snapshot struct {
 	Cancelled int64 `json:"cancelled"`
 	Unknown   int64 `json:"unknown"`
 	SoldOut   int64 `json:"sold_out"`
+	GaveUp    int64 `json:"gave_up"`
 }
 
 const maxMicros = int64(10 * 60 * 1_000_000)

@@ -26,6 +26,8 @@ type Plan struct {
 	Prefix string `json:"prefix"`
 	// Patience bounds one customer's whole visit, payment included [2m].
 	Patience time.Duration `json:"patience"`
+	// GiveUp: a customer who was not accepted within this time starts no further try; 0: never.
+	GiveUp time.Duration `json:"give_up,omitempty"`
 }
 
 // Mix is how customers behave; fractions of 1.
@@ -60,6 +62,8 @@ func (p Plan) Check() error {
 		return fmt.Errorf("skus: at least one is needed")
 	case p.Skew < 0 || p.Skew > 1:
 		return fmt.Errorf("skew: %g: must be 0 to 1", p.Skew)
+	case p.GiveUp < 0:
+		return fmt.Errorf("give_up: %s: must not be negative", p.GiveUp)
 	case p.Quantity < 1:
 		return fmt.Errorf("quantity: %d: must be at least 1", p.Quantity)
 	}

@@ -26,6 +26,8 @@ type visitor struct {
 	*Run
 	customer
 	token string
+	// leaveBy ends the tries to get in; zero: never.
+	leaveBy time.Time
 	// request as last seen, its order and receipt.
 	seen client.Request
 }
@@ -41,6 +43,9 @@ func (r *Run) visit(ctx context.Context, i int, planned time.Time) {
 		return
 	}
 	v := &visitor{Run: r, customer: c, token: token}
+	if r.plan.GiveUp > 0 {
+		v.leaveBy = r.o.Clock.Now().Add(r.plan.GiveUp)
+	}
 	if v.buy(ctx, c.request, planned) {
 		v.follow(ctx)
 		v.quirks(ctx)
@@ -79,7 +84,7 @@ func (v *visitor) buy(ctx context.Context, request string, planned time.Time) bo
 				return false
 			}
 		}
-		if !step.Again || !v.pause(ctx, step.After) {
+		if !step.Again || v.hadEnough(step.After) || !v.pause(ctx, step.After) {
 			return false
 		}
 		if attempt = step.RetryAttempt; step.NewPermit {
@@ -90,6 +95,15 @@ func (v *visitor) buy(ctx context.Context, request string, planned time.Time) bo
 		from = v.o.Clock.Now()
 	}
 	return false
+}
+
+// hadEnough tells whether the customer leaves instead of trying again after so long.
+func (v *visitor) hadEnough(after time.Duration) bool {
+	if v.leaveBy.IsZero() || !v.o.Clock.Now().Add(after).After(v.leaveBy) {
+		return false
+	}
+	v.meter.tally(func(s *Snapshot) { s.GaveUp++ })
+	return true
 }
 
 func refusedForStock(code string) bool {
@@ -110,7 +124,7 @@ func (v *visitor) permit(ctx context.Context) (string, bool) {
 			return p.Permit, true
 		}
 		step := client.Next(a, err, attempt)
-		if a.Code == "TEMP_SOLD_OUT" || !step.Again || !v.pause(ctx, step.After) {
+		if a.Code == "TEMP_SOLD_OUT" || !step.Again || v.hadEnough(step.After) || !v.pause(ctx, step.After) {
 			return "", false
 		}
 	}

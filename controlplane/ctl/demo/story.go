@@ -87,7 +87,7 @@ func (t *story) end(failed error) error {
 	if keep || t.Target != nil {
 		t.farewell()
 	}
-	spare := failed != nil
+	spare := failed != nil && !errors.Is(failed, context.Canceled)
 	if spare && t.stage.dir != "" {
 		fmt.Fprintf(t.say, "the platform's files and logs stay in %s\n", t.stage.dir)
 	}
@@ -149,7 +149,7 @@ func (t *story) tell(ctx context.Context) error {
 
 // sale sends the customers and plays the chapters beside them.
 func (t *story) sale(ctx context.Context, w *witness) (historyFile string, err error) {
-	o, err := traffic.Options(t.stage.Target, t.Clock, string(t.key.Campaign), 512)
+	o, err := traffic.Options(t.stage.Target, t.Clock, string(t.key.Campaign), maxActive)
 	if err != nil {
 		return "", err
 	}
@@ -188,11 +188,16 @@ func (t *story) sale(ctx context.Context, w *witness) (historyFile string, err e
 	return filepath.Clean(file.Name()), errors.Join(err, ctx.Err())
 }
 
+// maxActive bounds the customers under way at one moment, each with a connection of its own: on a
+// machine that cannot serve them as fast as they come, more of them would only wait in our own queues.
+// Who came late for that is counted.
+const maxActive = 3000
+
 // plan is how the demo's customers behave.
 func (t *story) plan() load.Plan {
 	return load.Plan{
-		Users: t.Users, Rate: float64(t.Users) / t.Pace.Seconds(), MaxActive: 20_000, SKUs: []string{string(t.key.SKU)}, Quantity: 1,
-		Seed: t.Seed, Prefix: "demo", Patience: 90 * time.Second,
+		Users: t.Users, Rate: float64(t.Users) / t.Pace.Seconds(), MaxActive: maxActive, SKUs: []string{string(t.key.SKU)}, Quantity: 1,
+		Seed: t.Seed, Prefix: "demo", Patience: 90 * time.Second, GiveUp: 6 * time.Second,
 		Mix: load.Mix{Repeat: 0.02, Clash: 0.002, Second: 0.01, Press: 2, Pay: 0.88, Cancel: 0.02, PayTwice: 0.02, PayDelay: 6 * time.Second, Linger: 0.2},
 	}
 }

@@ -61,6 +61,6 @@ func lines(ctx context.Context, clk clock.Clock, w io.Writer, run *load.Run, use
 
 // Line is where a run stands, in one line.
 func Line(s load.Snapshot, users int) string {
-	return fmt.Sprintf("%d of %d customers came, %d under way, %d ordered, %d paid, %d sold out, %d without an answer",
-		s.Started, users, s.Active, s.Ordered, s.Paid, s.SoldOut, s.Unknown)
+	return fmt.Sprintf("%d of %d customers came, %d under way, %d ordered, %d paid, %d sold out, %d gave up, %d calls without an answer",
+		s.Started, users, s.Active, s.Ordered, s.Paid, s.SoldOut, s.GaveUp, s.Unknown)
 }
