@@ -134,6 +134,8 @@ func (c *Client) admit(ctx context.Context, asks []Ask) []Result {
 	if len(calls) == 0 {
 		return results
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.budget)
+	defer cancel()
 	outs, errs := admitFunction.run(ctx, c, c.hot, calls)
 	for n, i := range at {
 		results[i] = calls[n].finish(outs[n], errs[n])

@@ -35,7 +35,7 @@ type Config struct {
 	MasterName string        // Sentinel only; "" is "cellquota"
 	Password   string        // "" for none
 	PoolSize   int           // connections of the admitting pool; 0: the driver's default
-	Timeout    time.Duration // of one read or write; 0: 500 ms
+	Timeout    time.Duration // of one read or write; 0: 500 ms. A customer's call takes at most three
 }
 
 // Deps are what a client needs of its process.
@@ -47,6 +47,7 @@ type Deps struct {
 
 const (
 	defaultTimeout   = 500 * time.Millisecond
+	callTimeouts     = 3 // time-outs that one call for customers may take in all
 	maintenancePool  = 8
 	maxRetries       = 2 // safe: every call may be made again
 	defaultSentinels = "cellquota"
@@ -59,6 +60,8 @@ type Client struct {
 	clock   clock.Clock
 	log     *slog.Logger
 	metrics *metrics
+
+	budget time.Duration // of one call on hot, retries included
 
 	hot   redis.UniversalClient // admits; refuses servers that were not acknowledged
 	maint redis.UniversalClient // everything else
@@ -101,6 +104,10 @@ func Open(cfg Config, deps Deps) (*Client, error) {
 		cell: cfg.Cell, cluster: cfg.Mode == Cluster, clock: deps.Clock, log: deps.Logger, metrics: m,
 		runs: newRuns(), expected: map[Scope]ids.Build{}, attempts: hex.EncodeToString(random[:]) + ".",
 	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	c.budget = callTimeouts * cfg.Timeout
 	c.hot = newPool(cfg, cfg.PoolSize, connectHook(c.cluster, c.runs))
 	c.maint = newPool(cfg, maintenancePool, connectHook(c.cluster, nil))
 	return c, nil
@@ -108,9 +115,6 @@ func Open(cfg Config, deps Deps) (*Client, error) {
 
 func newPool(cfg Config, size int, hook func(context.Context, *redis.Conn) error) redis.UniversalClient {
 	timeout := cfg.Timeout
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
 	master := ""
 	if cfg.Mode == Sentinel {
 		if master = cfg.MasterName; master == "" {

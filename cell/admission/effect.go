@@ -119,7 +119,7 @@ var debitFunction = function[returnCall, EffectResult]{
 var creditFunction = function[returnCall, EffectResult]{
 	name: "cq1_credit",
 	render: func(a returnCall) ([]string, []any) {
-		return a.keys(), []any{a.build.String(), string(a.sku), a.adjustment, a.units}
+		return a.keys(), []any{a.build.String(), string(a.sku), a.adjustment}
 	},
 	decode: effectFunction.decode,
 }
@@ -139,18 +139,23 @@ type Return struct {
 // taken. Absent: there is no mirror to debit. In every case the shard decides; its
 // effect under the same id changes nothing where the debit was taken.
 func (c *Client) DebitReturn(ctx context.Context, r Return) (EffectResult, error) {
+	if r.Units < 1 || r.Number < 1 {
+		return EffectResult{}, fmt.Errorf("%w: a return needs a number and units of at least 1", ErrInvalidAsk)
+	}
 	return c.adjust(ctx, debitFunction, r)
 }
 
-// CreditReturn gives a debit back after the shard refused or voided the return.
-// NotHeld: this mirror never took it.
+// CreditReturn gives a debit back after the shard refused or voided the return; the
+// mirror knows how many units it was, so Number and Units are not looked at. NotHeld:
+// this mirror never took it. The shard's effect "credit:ID" does the same and counts
+// as the same.
 func (c *Client) CreditReturn(ctx context.Context, r Return) (EffectResult, error) {
 	return c.adjust(ctx, creditFunction, r)
 }
 
 func (c *Client) adjust(ctx context.Context, f function[returnCall, EffectResult], r Return) (EffectResult, error) {
-	if r.AdjustmentID == "" || r.Units < 1 || r.Number < 1 {
-		return EffectResult{}, fmt.Errorf("%w: a return needs an id, a number and units of at least 1", ErrInvalidAsk)
+	if r.AdjustmentID == "" {
+		return EffectResult{}, fmt.Errorf("%w: a return needs an id", ErrInvalidAsk)
 	}
 	build, err := c.metaBuild(ctx, r.Scope)
 	if err != nil {

@@ -19,6 +19,7 @@ const (
 	testSKU  = ids.SKUID("phone-x")
 	otherSKU = ids.SKUID("tablet.y")
 	farAhead = 1 << 42 // Unix milliseconds in the year 2109
+	waitFor  = 20 * time.Second
 )
 
 var (
@@ -31,6 +32,7 @@ var (
 // mirror is a client over a real Redis with one mirror installed and expected.
 type mirror struct {
 	*Client
+	t      testing.TB
 	server *testkit.RedisServer
 	raw    *redis.Client
 	reg    *prometheus.Registry
@@ -39,7 +41,7 @@ type mirror struct {
 func openClient(t testing.TB, addr string, mode string) (*Client, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	c, err := Open(Config{Cell: "cell-1", Mode: mode, Addrs: []string{addr}, Timeout: 2 * time.Second},
+	c, err := Open(Config{Cell: "cell-1", Mode: mode, Addrs: []string{addr}, Timeout: time.Second},
 		Deps{Clock: clock.System(), Logger: slog.New(slog.DiscardHandler), Registry: reg})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +72,7 @@ func newMirror(t testing.TB, im Image) *mirror {
 	t.Helper()
 	s := testkit.Redis(t)
 	c, reg := openClient(t, s.Addr(), Standalone)
-	m := &mirror{Client: c, server: s, raw: s.Client(t), reg: reg}
+	m := &mirror{t: t, Client: c, server: s, raw: s.Client(t), reg: reg}
 	m.install(t, im)
 	return m
 }

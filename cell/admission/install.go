@@ -87,6 +87,17 @@ func (c *Client) Install(ctx context.Context, im Image) error {
 	if err := im.check(); err != nil {
 		return err
 	}
+	// Never stage over what is in use: a repeat would reset its stock.
+	present, err := c.metaBuild(ctx, im.Scope)
+	if err != nil {
+		return err
+	}
+	switch present.Compare(im.Build) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%w: not %s", ErrOlderBuild, im.Build)
+	}
 	k := im.Scope.at(im.Build)
 	marks, err := c.stageMarks(ctx, k, orNone(im.Marks))
 	if err != nil {

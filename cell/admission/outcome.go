@@ -84,7 +84,7 @@ const (
 	Absent
 	// StaleNumber: a return at or below the mirror's last number; nothing taken.
 	StaleNumber
-	// NotHeld: nothing was debited under this id, so nothing is credited.
+	// NotHeld: nothing was debited under this id, so nothing is credited; done.
 	NotHeld
 	// OlderBuild: the mirror is newer than the build to install.
 	OlderBuild
@@ -101,7 +101,7 @@ func (c Change) String() string { return nameIn(changeNames[:], int(c)) }
 // Done reports whether an effect with this outcome needs no further delivery.
 func (c Change) Done() bool {
 	switch c {
-	case Applied, Already, BelowBase, OtherAdmission:
+	case Applied, Already, BelowBase, OtherAdmission, NotHeld:
 		return true
 	default:
 		return false

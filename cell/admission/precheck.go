@@ -57,6 +57,8 @@ func eachExpected[A, In any](ctx context.Context, c *Client, f function[In, Resu
 	if len(ins) == 0 {
 		return results
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.budget)
+	defer cancel()
 	outs, errs := f.run(ctx, c, c.hot, ins)
 	for n, i := range at {
 		if errs[n] != nil {

@@ -53,14 +53,31 @@ func askServer(ctx context.Context, node redis.Cmdable, cluster bool) (server, e
 func (s server) fit() error {
 	switch {
 	case s.role != "master":
-		return fmt.Errorf("%w: role %s", ErrNotMaster, s.role)
+		return refuse(ErrNotMaster, "role is %s", s.role)
 	case s.major < minRedis:
-		return fmt.Errorf("%w: version %d, need %d or newer", ErrUnfit, s.major, minRedis)
+		return refuse(ErrUnfit, "version is %d, must be %d or newer", s.major, minRedis)
 	case s.evict != fitPolicy:
-		return fmt.Errorf("%w: maxmemory-policy is %s, must be %s", ErrUnfit, s.evict, fitPolicy)
+		return refuse(ErrUnfit, "maxmemory-policy is %s, must be %s", s.evict, fitPolicy)
 	}
 	return nil
 }
+
+// refusal is an error of the connect hook. The driver unwraps such errors by one
+// level, so the sentinel is told by Is and not by Unwrap.
+type refusal struct {
+	kind error
+	text string
+}
+
+func refuse(kind error, format string, args ...any) error {
+	return refusal{kind, kind.Error() + ": " + fmt.Sprintf(format, args...)}
+}
+
+// Error says what is wrong with the server.
+func (r refusal) Error() string { return r.text }
+
+// Is makes errors.Is find the sentinel.
+func (r refusal) Is(target error) bool { return target == r.kind }
 
 // identity names a set of servers: it changes when any of them was restarted or
 // replaced.
@@ -96,7 +113,7 @@ func (r *runs) admit(s server) error {
 	case r.changed <- struct{}{}:
 	default:
 	}
-	return fmt.Errorf("%w: run id %s", ErrRunChanged, s.run)
+	return refuse(ErrRunChanged, "run id is %s", s.run)
 }
 
 func (r *runs) acknowledge(servers []server) {

@@ -1,7 +1,8 @@
 -- cq1_effect: apply one effect of the shard's outbox.
 -- KEYS  1 meta  2 stock  3 marks  4 applied  5 record  6 outstanding  7 pending  8 stats
 -- ARGV  1 build of the mirror as the shard has it  2 sku_id  3 user_id  4 request_id or ''
---       5 reservation_id or ''  6 effect_id  7 stock_delta  8 stock_version
+--       5 reservation_id or ''  6 effect_id ("credit:ID": what was debited under ID goes back, as
+--         by cq1_credit, whatever stock_delta says)  7 stock_delta  8 stock_version
 --       9 build of the admission given back, or ''  10 settle 0|1  11 mark action
 --       12 winner_reservation_id  13 winner_request_id  14 winner_sku_id  15 state, 0: none
 --       16 reason  17 order_id or ''  18 expires_at_ms, 0: no change  19 aggregate_version
@@ -17,17 +18,12 @@ local function effect(keys, args)
 
   -- stock: additive, once per id, in any order
   local code = CHANGE.APPLIED
-  if tonumber(args[7]) ~= 0 then
+  local credited = string.match(args[6], '^credit:(.*)$')
+  if credited then
+    code = give_back(keys[1], keys[2], keys[4], credited)
+  elseif tonumber(args[7]) ~= 0 then
     if redis.call('SISMEMBER', keys[4], args[6]) == 1 then
       code = CHANGE.ALREADY
-    elseif string.sub(args[6], 1, 7) == 'credit:' then
-      -- a refused return: only where its debit is held, whatever the base; as cq1_credit
-      if redis.call('SISMEMBER', keys[4], string.sub(args[6], 8)) == 0 then
-        code = CHANGE.NOT_HELD
-      else
-        redis.call('INCRBY', keys[2], args[7])
-        redis.call('SADD', keys[4], args[6])
-      end
     elseif args[9] ~= '' and args[9] ~= args[1] then
       code = CHANGE.OTHER_ADMISSION
     elseif args[9] == '' and num(args[8]) <= num(m[1]) then

@@ -169,3 +169,16 @@ local function unfit(meta_key, build, ...)
   end
   return nil
 end
+
+-- Gives back what was debited under an adjustment id, once.
+local function give_back(meta_key, stock_key, applied_key, id)
+  local units = redis.call('HGET', meta_key, 'debit:' .. id)
+  if not units then
+    return CHANGE.NOT_HELD
+  end
+  if redis.call('SADD', applied_key, 'credit:' .. id) == 0 then
+    return CHANGE.ALREADY
+  end
+  redis.call('INCRBY', stock_key, units)
+  return CHANGE.APPLIED
+end

@@ -16,26 +16,20 @@ local function debit(keys, args)
   else
     redis.call('DECRBY', keys[2], args[4])
     redis.call('SADD', keys[4], args[3])
-    redis.call('HSET', keys[1], 'number:' .. args[2], args[5])
+    redis.call('HSET', keys[1], 'number:' .. args[2], args[5], 'debit:' .. args[3], args[4])
   end
   return { code, num(redis.call('GET', keys[2])) }
 end
 
--- cq1_credit: give back a debit whose return the shard refused or voided.
--- KEYS, reply as cq1_debit.  ARGV  1 build  2 sku_id  3 adjustment_id  4 units
+-- cq1_credit: give back a debit whose return the shard refused or voided. The mirror remembers how
+-- much it was: a void names no units.
+-- KEYS, reply as cq1_debit.  ARGV  1 build  2 sku_id  3 adjustment_id
 local function credit(keys, args)
   local refused = unfit(keys[1], args[1], keys[2], keys[3], keys[4])
   if refused then
     return { refused, 0 }
   end
-  local code = CHANGE.APPLIED
-  if redis.call('SISMEMBER', keys[4], args[3]) == 0 then
-    code = CHANGE.NOT_HELD
-  elseif redis.call('SADD', keys[4], 'credit:' .. args[3]) == 0 then
-    code = CHANGE.ALREADY
-  else
-    redis.call('INCRBY', keys[2], args[4])
-  end
+  local code = give_back(keys[1], keys[2], keys[4], args[3])
   return { code, num(redis.call('GET', keys[2])) }
 end
 
