@@ -3,6 +3,7 @@ package migrate
 import (
 	"context"
 	"database/sql"
+	_ "embed" // the statements of this file
 	"errors"
 	"fmt"
 
@@ -37,22 +38,27 @@ func CreateRoles(ctx context.Context, dsn string, passwords Passwords) error {
 	return grant(ctx, db)
 }
 
-// rolesKey serialises CreateRoles within a database; the catalogue refuses two at once.
-const rolesKey = 4851379024620
+//go:embed create_roles.sql
+var createRolesSQL string
 
+//go:embed set_password.sql
+var setPasswordSQL string
+
+// createRoles makes roles and passwords in one transaction, which holds the turn that create_roles.sql
+// took until the passwords are set.
 func createRoles(ctx context.Context, db *sql.DB, passwords Passwords) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("create roles: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", rolesKey); err != nil {
+	if _, err := tx.ExecContext(ctx, createRolesSQL); err != nil {
 		return fmt.Errorf("create roles: %w", err)
 	}
 	for _, r := range []struct{ name, password string }{
 		{RoleApp, passwords.App}, {RoleFencer, passwords.Fencer}, {RoleReader, passwords.Reader},
 	} {
-		if err := createRole(ctx, tx, r.name, r.password); err != nil {
+		if err := setPassword(ctx, tx, r.name, r.password); err != nil {
 			return err
 		}
 	}
@@ -62,20 +68,12 @@ func createRoles(ctx context.Context, db *sql.DB, passwords Passwords) error {
 	return nil
 }
 
-// createRole accepts a role that is there: roles belong to the whole server, and another database's
-// migration may have made it at the same moment.
-func createRole(ctx context.Context, tx *sql.Tx, name, password string) error {
-	_, err := tx.ExecContext(ctx, "DO $$ BEGIN CREATE ROLE "+name+" LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$")
-	if err != nil {
-		return fmt.Errorf("create role %s: %w", name, err)
-	}
+func setPassword(ctx context.Context, tx *sql.Tx, name, password string) error {
 	if password == "" {
 		return nil
 	}
-	// ALTER ROLE takes no parameters; format quotes the literal on the server.
 	var statement string
-	err = tx.QueryRowContext(ctx, "SELECT format('ALTER ROLE "+name+" PASSWORD %L', $1::text)", password).Scan(&statement)
-	if err != nil {
+	if err := tx.QueryRowContext(ctx, setPasswordSQL, name, password).Scan(&statement); err != nil {
 		return fmt.Errorf("quote the password of %s: %w", name, errRefused)
 	}
 	if _, err := tx.ExecContext(ctx, statement); err != nil {
