@@ -8,85 +8,108 @@
 --       16 reason  17 order_id or ''  18 expires_at_ms, 0: no change  19 aggregate_version
 -- Reply { code, stock }: the code tells what became of stock_delta; the rest is done whenever the
 -- build fits.
-local function effect(keys, args)
-  local sku, user, request, reservation = args[2], args[3], args[4], args[5]
-  local refused = unfit(keys[1], args[1], keys[2], keys[3], keys[4])
-  if refused then
-    return { refused, 0 }
-  end
-  local m = redis.call('HMGET', keys[1], 'base:' .. sku, 'keep_until_ms')
 
-  -- stock: additive, once per id, in any order
-  local code = CHANGE.APPLIED
+-- Stock: additive, once per id, in any order.
+local function effect_stock(keys, args, base)
   local credited = string.match(args[6], '^credit:(.*)$')
   if credited then
-    code = give_back(keys[1], keys[2], keys[4], credited)
-  elseif tonumber(args[7]) ~= 0 then
-    if redis.call('SISMEMBER', keys[4], args[6]) == 1 then
-      code = CHANGE.ALREADY
-    elseif args[9] ~= '' and args[9] ~= args[1] then
-      code = CHANGE.OTHER_ADMISSION
-    elseif args[9] == '' and num(args[8]) <= num(m[1]) then
-      code = CHANGE.BELOW_BASE
-    else
-      redis.call('INCRBY', keys[2], args[7])
-      redis.call('SADD', keys[4], args[6])
-    end
+    return give_back(keys[1], keys[2], keys[4], credited)
   end
-
-  -- outstanding
-  if args[10] == '1' and reservation ~= '' then
-    local pending = redis.call('HGET', keys[7], reservation)
-    if pending then
-      redis.call('HDEL', keys[7], reservation)
-      redis.call('HINCRBY', keys[8], 'outstanding_units', '-' .. string.match(pending, '^%d+'))
-    end
-    redis.call('ZREM', keys[6], reservation)
+  if tonumber(args[7]) == 0 then
+    return CHANGE.APPLIED
   end
-
-  -- record: the aggregate's version decides, a lower or equal one is ignored
-  local state, fresh = num(args[15]), false
-  if state ~= 0 and request ~= '' then
-    local r = redis.call('HMGET', keys[5], 'reservation', 'version')
-    fresh = not r[1] or (r[1] == reservation and num(args[19]) > num(r[2]))
-    if fresh then
-      redis.call('HSET', keys[5], 'state', args[15], 'reason', args[16], 'reservation', reservation, 'version', args[19])
-      if args[17] ~= '' then
-        redis.call('HSET', keys[5], 'order', args[17])
-      end
-      if num(args[18]) > 0 then
-        redis.call('HSET', keys[5], 'expires_at_ms', args[18])
-      end
-      if num(m[2]) > 0 then
-        redis.call('PEXPIREAT', keys[5], m[2])
-      end
-    end
+  if redis.call('SISMEMBER', keys[4], args[6]) == 1 then
+    return CHANGE.ALREADY
   end
+  if args[9] ~= '' and args[9] ~= args[1] then
+    return CHANGE.OTHER_ADMISSION
+  end
+  if args[9] == '' and num(args[8]) <= num(base) then
+    return CHANGE.BELOW_BASE
+  end
+  redis.call('INCRBY', keys[2], args[7])
+  redis.call('SADD', keys[4], args[6])
+  return CHANGE.APPLIED
+end
 
-  -- mark
-  local action = num(args[11])
-  local mark = user ~= '' and read_mark(redis.call('HGET', keys[3], user)) or nil
+-- Outstanding: the admission has its outcome.
+local function effect_settle(keys, reservation)
+  local pending = redis.call('HGET', keys[7], reservation)
+  if pending then
+    redis.call('HDEL', keys[7], reservation)
+    redis.call('HINCRBY', keys[8], 'outstanding_units', '-' .. string.match(pending, '^%d+'))
+  end
+  redis.call('ZREM', keys[6], reservation)
+end
+
+-- Record: the aggregate's version decides, a lower or equal one is ignored. True: written.
+local function effect_record(keys, args, keep_until_ms)
+  local r = redis.call('HMGET', keys[5], 'reservation', 'version')
+  if r[1] and (r[1] ~= args[5] or num(args[19]) <= num(r[2])) then
+    return false
+  end
+  redis.call('HSET', keys[5], 'state', args[15], 'reason', args[16], 'reservation', args[5], 'version', args[19])
+  if args[17] ~= '' then
+    redis.call('HSET', keys[5], 'order', args[17])
+  end
+  if num(args[18]) > 0 then
+    redis.call('HSET', keys[5], 'expires_at_ms', args[18])
+  end
+  if num(keep_until_ms) > 0 then
+    redis.call('PEXPIREAT', keys[5], keep_until_ms)
+  end
+  return true
+end
+
+-- The state that a mark shows of the winner who is the reason of a rejection.
+local function winner_state(reason)
+  if reason == REASON.ALREADY_PURCHASED then
+    return STATE.PAID
+  elseif reason == REASON.ORDER_CLOSED then
+    return STATE.CLOSED
+  end
+  return STATE.PENDING_PAYMENT
+end
+
+-- Mark: dropped, given to the winner, or following the state of its own reservation.
+local function effect_mark(keys, args, written)
+  local sku, user, request, reservation = args[2], args[3], args[4], args[5]
+  local action, state = num(args[11]), num(args[15])
+  local mark = read_mark(redis.call('HGET', keys[3], user))
   if action == MARK.DROP_IF_MINE then
     if mark and mark.reservation == reservation then
       redis.call('HDEL', keys[3], user)
     end
   elseif action == MARK.SET_WINNER then
     if not mark or mark.reservation ~= args[12] then
-      local winner = STATE.PENDING_PAYMENT
-      if num(args[16]) == REASON.ALREADY_PURCHASED then
-        winner = STATE.PAID
-      elseif num(args[16]) == REASON.ORDER_CLOSED then
-        winner = STATE.CLOSED
-      end
-      redis.call('HSET', keys[3], user, mark_text(winner, args[14], args[13], args[12], 0))
+      redis.call('HSET', keys[3], user, mark_text(winner_state(num(args[16])), args[14], args[13], args[12], 0))
     end
-  elseif fresh and (state == STATE.PENDING_PAYMENT or state == STATE.PAID
+  elseif written and (state == STATE.PENDING_PAYMENT or state == STATE.PAID
       or state == STATE.CLOSED or state == STATE.MANUAL_REVIEW) then
     if not mark then
       redis.call('HSET', keys[3], user, mark_text(state, sku, request, reservation, 0))
     elseif mark.reservation == reservation then
       redis.call('HSET', keys[3], user, mark_text(state, mark.sku, mark.request, reservation, mark.quantity))
     end
+  end
+end
+
+local function effect(keys, args)
+  local refused = unfit(keys[1], args[1], keys[2], keys[3], keys[4])
+  if refused then
+    return { refused, 0 }
+  end
+  local m = redis.call('HMGET', keys[1], 'base:' .. args[2], 'keep_until_ms')
+  local code = effect_stock(keys, args, m[1])
+  if args[10] == '1' and args[5] ~= '' then
+    effect_settle(keys, args[5])
+  end
+  local written = false
+  if num(args[15]) ~= 0 and args[4] ~= '' then
+    written = effect_record(keys, args, m[2])
+  end
+  if args[3] ~= '' then
+    effect_mark(keys, args, written)
   end
   return { code, num(redis.call('GET', keys[2])) }
 end
