@@ -394,3 +394,50 @@ func TestDisconnects(t *testing.T) {
 		return nil
 	})
 }
+
+// The edge's own ceilings: calls at once, calls of one user at once, repeats of one user.
+func TestCeilings(t *testing.T) {
+	r := start(t, func(c *Config) {
+		c.Limits.Running, c.Limits.PerUser, c.Limits.RepeatRate, c.Limits.RepeatBurst = 3, 2, 0.01, 1
+	})
+	user := celltest.Homed("yuri", 1, 0, 2)[0]
+	permit := r.permit(user)
+	_, a := r.buy(user, permit)
+	r.must(a, 202, "")
+	_, a = r.buy(user, permit, func(t *client.Try) { t.RetryAttempt = 1 })
+	r.must(a, 202, "")
+	_, a = r.buy(user, permit, func(t *client.Try) { t.RetryAttempt = 2 })
+	r.must(a, 429, "RATE_LIMITED")
+
+	r.cells[0].Silence(true)
+	before, _ := r.cells[0].Asked()
+	var all sync.WaitGroup
+	hang := func(user, permit, request string) {
+		all.Go(func() { r.buy(user, permit, func(t *client.Try) { t.RequestID = request }) })
+	}
+	reached := func(n int) {
+		testkit.Eventually(t, 1500*time.Millisecond, func() error {
+			if got, _ := r.cells[0].Asked(); got != before+n {
+				return fmt.Errorf("%d asks of %d", got-before, n)
+			}
+			return nil
+		})
+	}
+	hang(user, permit, "a")
+	hang(user, permit, "b")
+	reached(2)
+	_, a = r.buy(user, permit, func(t *client.Try) { t.RequestID = "c" })
+	r.must(a, 429, "RATE_LIMITED")
+	other := celltest.Homed("zack", 1, 0, 2)[0]
+	hang(other, r.mintedPermit(other), "d")
+	reached(3)
+	res, body := r.raw(http.MethodGet, "/v1/campaigns/"+campaign, "", nil)
+	if res.StatusCode != 429 || r.code(body) != "THROTTLED" || res.Header.Get("Retry-After") == "" {
+		t.Errorf("a fourth call at once: %d %s", res.StatusCode, body)
+	}
+	r.cells[0].Break()
+	all.Wait()
+	if s := r.state(); s != "OPEN" {
+		t.Errorf("after they left: %s", s)
+	}
+}
