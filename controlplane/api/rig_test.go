@@ -38,6 +38,7 @@ import (
 // bufconn with the real chain of interceptors.
 type rig struct {
 	t      *testing.T
+	etcd   *testkit.EtcdCluster
 	store  *store.Store
 	view   *view.View
 	routes *api.Routes
@@ -88,7 +89,7 @@ func (hub) Reported(cell ids.CellID) (time.Duration, int64, bool) {
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	etcd := testkit.Etcd(t, 1)
-	r := &rig{t: t, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64)}
+	r := &rig{t: t, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64)}
 	var err error
 	if r.store, err = store.Open(store.Config{Endpoints: etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: clock.System()}); err != nil {
 		t.Fatal(err)

@@ -86,7 +86,7 @@ func (m Mirrors) askOne(ctx context.Context, addr string, call func(context.Cont
 func (m Mirrors) Mirror(ctx context.Context, cell ids.CellID, key core.BookKey) (facts verify.MirrorFacts, err error) {
 	err = m.ask(ctx, cell, func(ctx context.Context, c pb.CellFactsServiceClient) error {
 		got, err := c.GetMirror(ctx, &pb.GetMirrorRequest{CampaignId: string(key.Campaign), SkuId: string(key.SKU)})
-		facts = verify.MirrorFacts{Present: got.GetPresent(), Stock: got.GetStock(), Outstanding: got.GetOutstanding(), Stream: got.GetStreamLength()}
+		facts = verify.MirrorFacts{Present: got.GetPresent(), FenceVersion: got.GetFenceVersion(), Stock: got.GetStock(), Outstanding: got.GetOutstanding(), Stream: got.GetStreamLength()}
 		return err
 	})
 	return facts, err

@@ -39,7 +39,7 @@ type FenceOrder struct {
 //
 // Errors: core.ErrUnknownCell, core.ErrVersion, core.ErrIDReused,
 // core.ErrCellState where another operation has the cell, and
-// *fencing.TransitionError: fencing.ErrHealthy without force,
+// fencing.ErrTransition with its reason: fencing.ErrHealthy without force,
 // fencing.ErrLastLiveCell, and what the cell's state says.
 func (o *Orders) Fence(ctx context.Context, who intent.Caller, f FenceOrder, validateOnly bool) (core.Operation, error) {
 	if err := f.check(); err != nil {
@@ -190,12 +190,27 @@ func (o *Orders) judge(cell core.Cell, cells map[ids.CellID]core.Cell, in order)
 	live := len(snapshot.Instances(cell.Spec.ID)) > 0
 	next, _, err := fencing.StepCell(cellOf(cell, live), in.event)
 	if err != nil {
-		return cell, rpcstatus.With(err, map[string]string{"cell_id": string(cell.Spec.ID), "state": snapshot.CellState(cell).String(), "version": strconv.FormatInt(cell.Version, 10)}, nil, 0)
+		return cell, rpcstatus.With(refusalOf(err), map[string]string{"cell_id": string(cell.Spec.ID), "state": snapshot.CellState(cell).String(), "version": strconv.FormatInt(cell.Version, 10)}, nil, 0)
 	}
 	if in.event.Kind == fencing.Fence {
 		cell.State, cell.FenceVersion = core.CellState(next.State.Stored()), next.Version.Int64()
 	}
 	return cell, nil
+}
+
+// refusal is a refused step whose own reason comes before the general one, so
+// that callers are told the reason.
+type refusal struct{ *fencing.TransitionError }
+
+// Unwrap gives the reason first.
+func (r refusal) Unwrap() []error { return []error{r.Why, fencing.ErrTransition} }
+
+func refusalOf(err error) error {
+	var step *fencing.TransitionError
+	if errors.As(err, &step) {
+		return refusal{step}
+	}
+	return err
 }
 
 // free refuses a cell that another open operation has. A restore under way is the

@@ -32,10 +32,13 @@ type Cut struct {
 
 // MirrorFacts is what a cell's process says about one mirror.
 type MirrorFacts struct {
-	Present     bool
-	Stock       int64
-	Outstanding int64
-	Stream      int64
+	Present bool
+	// FenceVersion is in its meta: a mirror of an older one admits nothing and says
+	// nothing about the shard.
+	FenceVersion int64
+	Stock        int64
+	Outstanding  int64
+	Stream       int64
 }
 
 // Mirrors asks a live process of a cell about a mirror. An error means that none answered.

@@ -128,8 +128,8 @@ func (v *Verifier) judgeMirrors(ctx context.Context, t *tally, b core.Book, cuts
 			continue
 		}
 		m, err := v.mirrors.Mirror(ctx, s.cell.Spec.ID, b.Key)
-		if err != nil || !m.Present || m.Outstanding > 0 || m.Stream > 0 {
-			continue // nobody to ask, or not quiet: skipped, not unchecked
+		if err != nil || !m.Present || m.FenceVersion != s.fence.Version || m.Outstanding > 0 || m.Stream > 0 {
+			continue // nobody to ask, of an older fence version, or not quiet: skipped, not unchecked
 		}
 		again := readShard(ctx, v.reader, s.cell, string(b.Key.Campaign), false)
 		if again.err != nil || again.effects > 0 || again.stocks[b.Key].Version != s.stocks[b.Key].Version {

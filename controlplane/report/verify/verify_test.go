@@ -13,8 +13,8 @@ import (
 
 func TestAHealthySaleHolds(t *testing.T) {
 	w := newWorld(t)
-	w.mirrors["cell-1"] = verify.MirrorFacts{Present: true, Stock: 35}
-	w.mirrors["cell-2"] = verify.MirrorFacts{Present: true, Stock: 35}
+	w.mirrors["cell-1"] = verify.MirrorFacts{Present: true, FenceVersion: 1, Stock: 35}
+	w.mirrors["cell-2"] = verify.MirrorFacts{Present: true, FenceVersion: 1, Stock: 35}
 	r := w.verify()
 	want := map[verify.Invariant]verify.Verdict{verify.I6: verify.Skipped, verify.I10: verify.Skipped}
 	for _, i := range verify.All {
@@ -80,7 +80,7 @@ func all() []broken {
 			w.shards["cell-1"].do("SELECT sale.entry(1, 's', 'CONFIRM', 'r-a3-s', 0, -1, 1)")
 		}, []string{"cell-1", "fence version 1", "version 2"}, true},
 		{"a quiet mirror with more than the shard", verify.I9, func(w *world) {
-			w.mirrors["cell-1"] = verify.MirrorFacts{Present: true, Stock: 36}
+			w.mirrors["cell-1"] = verify.MirrorFacts{Present: true, FenceVersion: 1, Stock: 36}
 		}, []string{"cell-1", "36", "35"}, false},
 		{"units that are nowhere at the end", verify.I10, func(w *world) {
 			end(w)
@@ -222,7 +222,8 @@ func TestABookInMotionIsNotABreach(t *testing.T) {
 // A mirror that is not quiet, lost, or asked of nobody is skipped.
 func TestMirrorsThatAreNotQuietAreSkipped(t *testing.T) {
 	for name, m := range map[string]verify.MirrorFacts{
-		"outstanding": {Present: true, Stock: 1, Outstanding: 1}, "stream": {Present: true, Stock: 1, Stream: 1}, "lost": {},
+		"outstanding": {Present: true, FenceVersion: 1, Stock: 1, Outstanding: 1}, "stream": {Present: true, FenceVersion: 1, Stock: 1, Stream: 1},
+		"lost": {}, "of an older fence version": {Present: true, Stock: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -233,7 +234,7 @@ func TestMirrorsThatAreNotQuietAreSkipped(t *testing.T) {
 		})
 	}
 	w := newWorld(t)
-	w.mirrors["cell-1"] = verify.MirrorFacts{Present: true, Stock: 1}
+	w.mirrors["cell-1"] = verify.MirrorFacts{Present: true, FenceVersion: 1, Stock: 1}
 	w.shards["cell-1"].do("INSERT INTO cellquota.outbox (target, aggregate, event_type, campaign_id, sku_id, payload, state, created_at) VALUES ('MIRROR', 'a', 'e', 'c', 's', '', 'PENDING', now())")
 	if r := w.verify(); verdict(r, verify.I9) != verify.Skipped || !r.Holds() {
 		t.Fatalf("an effect under way: %+v", r)

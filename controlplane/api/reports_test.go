@@ -1,0 +1,177 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cellquota/cellquota/controlplane/access"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/testkit"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+func verdictOf(v *pb.VerifyResponse, invariant string) pb.Verdict {
+	for _, c := range v.GetChecks() {
+		if c.GetInvariant() == invariant {
+			return c.GetVerdict()
+		}
+	}
+	return 0
+}
+
+// Verify over etcd, shards and mirrors: whole, then broken and counted, then
+// unchecked.
+func TestVerifyOverTheWire(t *testing.T) {
+	p := newPlant(t)
+	ctx, viewer := testkit.Deadline(t), p.as(access.Viewer)
+	v, err := viewer.Reports.Verify(ctx, &pb.VerifyRequest{})
+	if err != nil || !v.GetOk() || v.GetRevision() == 0 || len(v.GetChecks()) != 10 {
+		t.Fatalf("%v, %v", v, err)
+	}
+	for _, c := range v.GetChecks() {
+		if want := map[string]pb.Verdict{"I6": pb.Verdict_VERDICT_SKIPPED, "I10": pb.Verdict_VERDICT_SKIPPED}[c.GetInvariant()]; c.GetVerdict() != max(want, pb.Verdict_VERDICT_OK) {
+			t.Errorf("%v", c)
+		}
+	}
+	if _, err := viewer.Reports.Verify(ctx, &pb.VerifyRequest{CampaignId: "nobody"}); status.Code(err) != codes.NotFound {
+		t.Errorf("unknown campaign: %v", err)
+	}
+	p.mirrors["cell-1"].facts = &pb.GetMirrorResponse{Present: true, FenceVersion: 1, Stock: 41}
+	p.exec("cell-2", "UPDATE cellquota.stock SET available = available - 1, reserved = reserved + 1")
+	if v, err = viewer.Reports.Verify(ctx, &pb.VerifyRequest{CampaignId: "c"}); err != nil || v.GetOk() {
+		t.Fatalf("%v, %v", v, err)
+	}
+	for _, i := range []string{"I2", "I5", "I9"} {
+		if verdictOf(v, i) != pb.Verdict_VERDICT_BROKEN {
+			t.Errorf("%s: %s", i, verdictOf(v, i))
+		}
+	}
+	err = testutil.GatherAndCompare(p.registry, strings.NewReader(`
+# HELP cellquota_invariant_breaches_total Breaches that verifications found, by invariant. Each verification counts what it sees.
+# TYPE cellquota_invariant_breaches_total counter
+cellquota_invariant_breaches_total{invariant="I1"} 0
+cellquota_invariant_breaches_total{invariant="I10"} 0
+cellquota_invariant_breaches_total{invariant="I2"} 1
+cellquota_invariant_breaches_total{invariant="I3"} 0
+cellquota_invariant_breaches_total{invariant="I4"} 0
+cellquota_invariant_breaches_total{invariant="I5"} 1
+cellquota_invariant_breaches_total{invariant="I6"} 0
+cellquota_invariant_breaches_total{invariant="I7"} 0
+cellquota_invariant_breaches_total{invariant="I8"} 0
+cellquota_invariant_breaches_total{invariant="I9"} 2
+`), "cellquota_invariant_breaches_total")
+	if err != nil { // cell-2's mirror shows 40, its shard 39
+		t.Error(err)
+	}
+}
+
+// A book in etcd that breaks its law is a breach of I1, by its key.
+func TestABrokenBookInEtcdIsABreach(t *testing.T) {
+	p := newPlant(t)
+	raw := p.raw(t)
+	key := "/cellquota/books/c/s"
+	got, err := raw.Get(t.Context(), key)
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatal(err)
+	}
+	value := strings.Replace(string(got.Kvs[0].Value), "\x18\x64", "\x18\x63", 1) // sale_limit 100 → 99
+	if value == string(got.Kvs[0].Value) {
+		t.Fatal("the limit was not found in the value")
+	}
+	if _, err := raw.Put(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+	v, err := p.as(access.Viewer).Reports.Verify(testkit.Deadline(t), &pb.VerifyRequest{})
+	if err != nil || v.GetOk() || verdictOf(v, "I1") != pb.Verdict_VERDICT_BROKEN || !strings.Contains(v.GetBreaches()[0].GetDetail(), key) {
+		t.Fatalf("%v, %v", v, err)
+	}
+	p.caughtUp()
+	st, err := p.as(access.Viewer).Reports.GetStatus(testkit.Deadline(t), &pb.GetStatusRequest{})
+	if err != nil || len(st.GetQuarantined()) != 1 || st.GetQuarantined()[0] != key {
+		t.Fatalf("%v, %v", st, err)
+	}
+}
+
+func TestSilentShardsAreNamed(t *testing.T) {
+	p := newPlant(t)
+	p.exec("cell-1", "SELECT sale.sell(1, 's', 'u1')")
+	p.mirrors["cell-1"].facts = &pb.GetMirrorResponse{Present: true, FenceVersion: 1, Stock: 39}
+	p.unreachable("cell-2")
+	ctx, viewer := testkit.Deadline(t), p.as(access.Viewer)
+	v, err := viewer.Reports.Verify(ctx, &pb.VerifyRequest{})
+	if err != nil || !v.GetOk() || verdictOf(v, "I3") != pb.Verdict_VERDICT_UNCHECKED || !strings.Contains(v.GetUnchecked()[0].GetWhat(), "cell-2") {
+		t.Fatalf("%v, %v", v, err)
+	}
+	sales, err := viewer.Reports.GetSales(ctx, &pb.GetSalesRequest{CampaignId: "c"})
+	if err != nil || len(sales.GetStocks()) != 2 || sales.GetStocks()[1].GetUnreachable() == "" || sales.GetStocks()[1].GetStock() != nil {
+		t.Fatalf("%v, %v", sales, err)
+	}
+	resolved, err := viewer.Reports.ResolveRequests(ctx, &pb.ResolveRequestsRequest{Keys: []*pb.RequestKey{
+		{CampaignId: "c", SkuId: "s", UserId: "nobody", RequestId: "q-nobody"}, {CampaignId: "c", SkuId: "s", UserId: "u1", RequestId: "q-u1"},
+	}})
+	if err != nil || len(resolved.GetRequests()) != 2 || len(resolved.GetRequests()[0].GetRows()) != 0 || resolved.GetUnreachable()["cell-2"] == "" || resolved.GetMessagesFrom()["cell-1"] != 1 {
+		t.Fatalf("%v, %v", resolved, err)
+	}
+	if r := resolved.GetRequests()[1].GetRows(); len(r) != 1 || r[0].GetCellId() != "cell-1" || r[0].GetOutcome() != "ORDERED" || r[0].GetOrderState() != pb.OrderState_ORDER_STATE_PENDING_PAYMENT || r[0].GetQuantity() != 1 {
+		t.Fatalf("%v", r)
+	}
+	if got, err := viewer.Reports.Trace(ctx, &pb.TraceRequest{Kind: "request", Id: "q-u1"}); err != nil || got.GetUnreachable()["shard of cell-2"] == "" || len(got.GetEvents()) == 0 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for _, n := range []int{0, 1001} {
+		if _, err := viewer.Reports.ResolveRequests(ctx, &pb.ResolveRequestsRequest{Keys: make([]*pb.RequestKey, n)}); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%d keys: %v", n, err)
+		}
+	}
+}
+
+// A request's story over the shard and the mirror of its cell, in order of time.
+func TestTrace(t *testing.T) {
+	p := newPlant(t)
+	p.exec("cell-1", "SELECT sale.sell(1, 's', 'u1')")
+	p.exec("cell-1", "SELECT sale.pay(1, 's', 'u1')")
+	p.mirrors["cell-1"].lookup = &pb.LookupMirrorRequestResponse{Present: true, Fields: map[string]string{"state": "A"}, InStream: true}
+	ctx, viewer := testkit.Deadline(t), p.as(access.Viewer)
+	got, err := viewer.Reports.Trace(ctx, &pb.TraceRequest{Kind: "request", Id: "q-u1"})
+	if err != nil || len(got.GetUnreachable()) != 0 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	var story []string
+	for i, e := range got.GetEvents() {
+		story = append(story, e.GetStore()+" "+e.GetWhat())
+		if i > 2 && e.GetAt().AsTime().Before(got.GetEvents()[i-1].GetAt().AsTime()) {
+			t.Errorf("out of order: %v", e)
+		}
+		if e.GetCellId() != "cell-1" {
+			t.Errorf("%v", e)
+		}
+	}
+	text := strings.Join(story, "; ")
+	for _, want := range []string{"mirror record; stream not acknowledged by the log", "inbox ORDERED", "ledger RESERVE", "ledger CONFIRM", "order PAID", "reservation CONFIRMED"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q lacks %q", text, want)
+		}
+	}
+	if q := p.mirrors["cell-1"].asked; q.GetUserId() != "u1" || q.GetCampaignId() != "c" { // learnt from the shard
+		t.Errorf("%v", q)
+	}
+	if p.mirrors["cell-2"].asked != nil {
+		t.Error("cell-2 has no user to ask for")
+	}
+	// A derived id names its cell: nobody else is asked.
+	p.unreachable("cell-2")
+	id := ids.DeriveReservation("c", "s", "u9", "q9", "cell-1", ids.Build{Fence: 1, Count: 1})
+	got, err = viewer.Reports.Trace(ctx, &pb.TraceRequest{Kind: "order", Id: string(id.Order())})
+	if err != nil || len(got.GetEvents()) != 0 || len(got.GetUnreachable()) != 0 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for _, bad := range []*pb.TraceRequest{{Kind: "token", Id: "x"}, {Kind: "order", Id: "x"}, {Kind: "request", Id: ""}} {
+		if _, err := viewer.Reports.Trace(ctx, bad); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
