@@ -10,6 +10,7 @@ import (
 	"github.com/cellquota/cellquota/cell/admission"
 	"github.com/cellquota/cellquota/cell/campaigns"
 	"github.com/cellquota/cellquota/cell/gate"
+	"github.com/cellquota/cellquota/cell/gate/keeper"
 	"github.com/cellquota/cellquota/cell/homes"
 	"github.com/cellquota/cellquota/cell/rebuild"
 	"github.com/cellquota/cellquota/cell/relay"
@@ -166,8 +167,8 @@ func (m *mirrors) relayPlaces() []relay.Place {
 }
 
 // gatePlaces are the SKUs for the gate's driver, with the rules of their gates.
-func (m *mirrors) gatePlaces() []gate.Place {
-	var out []gate.Place
+func (m *mirrors) gatePlaces() []keeper.Place {
+	var out []keeper.Place
 	for _, c := range m.mirrored() {
 		wait := maxWait(c)
 		rules := gate.Rules{
@@ -175,7 +176,7 @@ func (m *mirrors) gatePlaces() []gate.Place {
 			MaxFailure: maxFailure, PaymentWindow: c.Spec.GetReservationTtl().AsDuration(),
 		}
 		for _, sku := range c.SKUs() {
-			out = append(out, gate.Place{Scope: scopeOf(c, sku.ID), SKU: sku.ID, Rules: rules, Final: sku.Final, Paused: sku.Paused || !c.Sells()})
+			out = append(out, keeper.Place{Scope: scopeOf(c, sku.ID), SKU: sku.ID, Rules: rules, Final: sku.Final, Paused: sku.Paused || !c.Sells()})
 		}
 	}
 	return out

@@ -7,7 +7,7 @@ import (
 	"github.com/cellquota/cellquota/cell/admission"
 	"github.com/cellquota/cellquota/cell/closer"
 	"github.com/cellquota/cellquota/cell/events"
-	"github.com/cellquota/cellquota/cell/gate"
+	"github.com/cellquota/cellquota/cell/gate/keeper"
 	"github.com/cellquota/cellquota/cell/orders"
 	"github.com/cellquota/cellquota/cell/outbox"
 	"github.com/cellquota/cellquota/cell/payment"
@@ -59,9 +59,9 @@ func (p *parts) startAdmission(group *lifecycle.Group) error {
 	if err != nil {
 		return err
 	}
-	driver, err := gate.NewDriver(p.cfg.Gate.Interval, p.mirror, gate.Deps{
+	driver, err := keeper.New(p.cfg.Gate.Interval, p.mirror, keeper.Deps{
 		Clock: p.clock, Logger: p.log, Registry: p.registry, Places: p.mirrors.gatePlaces,
-		Signals: func() gate.Signals { return gate.Signals{Halt: p.health.halt()} },
+		Signals: func() keeper.Signals { return keeper.Signals{Halt: p.health.halt()} },
 	})
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (d decider) Decided(ctx context.Context, g admission.Granted) (relay.Decide
 
 // gates tells operators why a gate stands as it does; without a driver it judges none.
 type gates struct {
-	driver *gate.Driver
+	driver *keeper.Driver
 	rules  ruleBook
 }
 

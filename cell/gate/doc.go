@@ -28,9 +28,7 @@
 //
 // # Parts
 //
-// machine.go, step.go and meter.go are pure; the driver reads the mirror, steps and
-// writes. The script refuses by PAUSED and FINAL_SOLD_OUT and by the bound; the other
-// states name why. What a process knows about itself alone (its own database is
-// gone) is shown in its View, by which its API refuses, and not written: the cell's
-// other processes may be well.
+// machine.go is the table, step.go one look at a SKU, meter.go the rate. Everything
+// here is pure; package keeper reads the mirror, steps and writes. The script refuses
+// by PAUSED and FINAL_SOLD_OUT and by the bound; the other states name why.
 package gate

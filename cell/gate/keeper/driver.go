@@ -1,4 +1,4 @@
-package gate
+package keeper
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cellquota/cellquota/cell/admission"
+	"github.com/cellquota/cellquota/cell/gate"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/telemetry"
@@ -19,7 +20,7 @@ import (
 type Place struct {
 	Scope  admission.Scope
 	SKU    ids.SKUID
-	Rules  Rules
+	Rules  gate.Rules
 	Final  bool // FINAL_SOLD_OUT by the control plane
 	Paused bool // by an operator, or the campaign is not selling
 }
@@ -41,7 +42,7 @@ type Mirror interface {
 // View is one SKU's gate with its inputs, for operators and reports.
 type View struct {
 	Place Place
-	Gate  Gate
+	Gate  gate.Gate
 	Facts admission.Facts // of the last look that could be taken
 	Rate  float64         // outcomes per second used, never below the floor
 }
@@ -83,13 +84,13 @@ type placeKey struct {
 // kept is what the driver remembers of one SKU.
 type kept struct {
 	view    View
-	meter   Meter
+	meter   gate.Meter
 	written admission.Gate
 	build   ids.Build // that written is of
 }
 
-// NewDriver makes a driver; interval 0 is 200 ms.
-func NewDriver(interval time.Duration, mirror Mirror, deps Deps) (*Driver, error) {
+// New makes a driver; interval 0 is 200 ms.
+func New(interval time.Duration, mirror Mirror, deps Deps) (*Driver, error) {
 	if interval <= 0 {
 		interval = defaultInterval
 	}
@@ -163,7 +164,7 @@ func (d *Driver) keep(key placeKey, p Place) *kept {
 	defer d.mu.Unlock()
 	k, ok := d.gates[key]
 	if !ok {
-		k = &kept{view: View{Place: p, Gate: New(p.Rules)}}
+		k = &kept{view: View{Place: p, Gate: gate.New(p.Rules)}}
 		d.gates[key] = k
 	}
 	return k
@@ -171,7 +172,7 @@ func (d *Driver) keep(key placeKey, p Place) *kept {
 
 // lookAt: facts → inputs → step → write → show.
 func (d *Driver) lookAt(ctx context.Context, p Place, k *kept, s Signals) {
-	in := Inputs{Final: p.Final, Halt: s.Halt, FailureRate: s.FailureRate, LockWait: s.LockWait}
+	in := gate.Inputs{Final: p.Final, Halt: s.Halt, FailureRate: s.FailureRate, LockWait: s.LockWait}
 	shared := s.Halt == "" // the verdict holds for every process of the cell
 	if in.Halt == "" && p.Paused {
 		in.Halt = "paused by an operator"
@@ -181,16 +182,16 @@ func (d *Driver) lookAt(ctx context.Context, p Place, k *kept, s Signals) {
 		in.Halt, shared = "the mirror is not ready", false
 	}
 	if ready {
-		in.Rate = k.meter.Observe(Sample{
+		in.Rate = k.meter.Observe(gate.Sample{
 			AtMS: facts.NowMS, Life: facts.Build.String(), Settled: facts.Admitted - facts.Outstanding, Outstanding: facts.Outstanding,
 		})
 		in.Stock, in.Outstanding = facts.Stock, facts.Outstanding
 		in.OldestAge = time.Duration(facts.OldestAgeMS()) * time.Millisecond
 	}
-	g, err := Advance(k.view.Gate, p.Rules, in)
+	g, err := gate.Advance(k.view.Gate, p.Rules, in)
 	if err != nil {
 		d.deps.Logger.Error("gate starts over", telemetry.Event, "gate_broken", telemetry.Error, err)
-		g = New(p.Rules)
+		g = gate.New(p.Rules)
 	}
 	d.show(p, k, g, facts, ready, max(in.Rate, p.Rules.MinRate))
 	if ready && shared && (d.deps.Leads == nil || d.deps.Leads()) {
@@ -212,7 +213,7 @@ func (d *Driver) facts(ctx context.Context, p Place) (admission.Facts, ids.Build
 }
 
 // show makes the new gate visible; the last facts stand while there are none.
-func (d *Driver) show(p Place, k *kept, g Gate, f admission.Facts, ready bool, rate float64) {
+func (d *Driver) show(p Place, k *kept, g gate.Gate, f admission.Facts, ready bool, rate float64) {
 	d.mu.Lock()
 	old := k.view.Gate
 	k.view.Place, k.view.Gate, k.view.Rate = p, g, rate
@@ -231,7 +232,7 @@ func (d *Driver) show(p Place, k *kept, g Gate, f admission.Facts, ready bool, r
 
 // write brings the gate into the mirror when it differs from what is there. A mirror
 // of another build meanwhile takes nothing; the next look sees it.
-func (d *Driver) write(ctx context.Context, p Place, k *kept, build ids.Build, g Gate) {
+func (d *Driver) write(ctx context.Context, p Place, k *kept, build ids.Build, g gate.Gate) {
 	now := admission.Gate{SKU: p.SKU, State: cellquotav1.GateState(g.State), Bound: g.Bound}
 	f := k.view.Facts
 	if k.build == build && k.written == now && f.Gate == now.State && f.Bound == now.Bound {

@@ -1,4 +1,4 @@
-package gate_test
+package keeper_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/admission"
 	"github.com/cellquota/cellquota/cell/gate"
+	"github.com/cellquota/cellquota/cell/gate/keeper"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/testkit"
@@ -28,10 +29,10 @@ type rig struct {
 	ctx    context.Context
 	redis  *testkit.RedisServer
 	mirror *admission.Client
-	driver *gate.Driver
+	driver *keeper.Driver
 	reg    *prometheus.Registry
-	place  gate.Place
-	signal gate.Signals
+	place  keeper.Place
+	signal keeper.Signals
 	leads  bool
 }
 
@@ -54,13 +55,13 @@ func newRig(t *testing.T, stock int64) *rig {
 		Buckets: []admission.DomainBuckets{{Set: all}},
 	}))
 	r.mirror.Expect(scope, build)
-	r.place = gate.Place{Scope: scope, SKU: "phone", Rules: gate.Rules{
+	r.place = keeper.Place{Scope: scope, SKU: "phone", Rules: gate.Rules{
 		MaxWait: time.Minute, MinRate: 1, PauseAfter: time.Hour, MaxFailure: 0.2,
 	}}
-	r.driver, err = gate.NewDriver(0, r.mirror, gate.Deps{
+	r.driver, err = keeper.New(0, r.mirror, keeper.Deps{
 		Clock: clock.System(), Logger: log, Registry: r.reg,
-		Places:  func() []gate.Place { return []gate.Place{r.place} },
-		Signals: func() gate.Signals { return r.signal },
+		Places:  func() []keeper.Place { return []keeper.Place{r.place} },
+		Signals: func() keeper.Signals { return r.signal },
 		Leads:   func() bool { return r.leads },
 	})
 	r.must(err)
@@ -74,7 +75,7 @@ func (r *rig) must(err error) {
 	}
 }
 
-func (r *rig) look(times int) gate.View {
+func (r *rig) look(times int) keeper.View {
 	r.t.Helper()
 	for range times {
 		r.driver.Look(r.ctx)
@@ -226,7 +227,7 @@ func TestDroppedPlaceIsForgotten(t *testing.T) {
 	r := newRig(t, 1)
 	r.look(1)
 	gone := r.place
-	r.place = gate.Place{Scope: admission.Scope{Campaign: "other"}, SKU: "x", Rules: gone.Rules}
+	r.place = keeper.Place{Scope: admission.Scope{Campaign: "other"}, SKU: "x", Rules: gone.Rules}
 	r.driver.Look(r.ctx)
 	if _, ok := r.driver.View(scope, "phone"); ok {
 		t.Fatal("the view is still there")

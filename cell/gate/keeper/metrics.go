@@ -1,10 +1,11 @@
-package gate
+package keeper
 
 import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cellquota/cellquota/cell/gate"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -40,7 +41,7 @@ func (m *metrics) show(v View) {
 	m.outstanding.WithLabelValues(c, s).Set(float64(v.Facts.Outstanding))
 	m.oldest.WithLabelValues(c, s).Set(float64(v.Facts.OldestAgeMS()) / 1000)
 	m.bound.WithLabelValues(c, s).Set(float64(v.Gate.Bound))
-	for _, state := range States() {
+	for _, state := range gate.States() {
 		on := 0.0
 		if state == v.Gate.State {
 			on = 1
@@ -54,7 +55,7 @@ func (m *metrics) drop(p Place) {
 	m.outstanding.DeleteLabelValues(c, s)
 	m.oldest.DeleteLabelValues(c, s)
 	m.bound.DeleteLabelValues(c, s)
-	for _, state := range States() {
+	for _, state := range gate.States() {
 		m.state.DeleteLabelValues(c, s, state.String())
 	}
 }
