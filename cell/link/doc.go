@@ -29,9 +29,9 @@
 //
 // # Goroutines of one stream
 //
-// A receiver, a worker that applies directives in the order in which they came, and a sender, the only
-// one that writes. They share one context; the first to fail ends the others, and the loop waits for
-// all three.
+// A receiver, a worker that applies directives in the order in which they came, a reporter, and a
+// sender, the only one that writes and one that waits for no store. They share one context; the first
+// to fail ends the others, and the loop waits for all four.
 //
 // # Neighbours
 //

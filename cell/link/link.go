@@ -129,14 +129,25 @@ func (l *Link) Run(ctx context.Context) error {
 			pause = l.cfg.BackoffMin // it held: this is a new trouble
 		}
 		l.ended(ctx, err)
-		if l.hint != "" && pause < l.cfg.BackoffMax {
-			pause = min(2*pause, l.cfg.BackoffMax)
-			continue // it was told where to go: at once
+		limit := l.cfg.BackoffMax
+		if notLeader(err) {
+			limit = min(limit, electionPause) // a leader comes soon, and this cell should be there
 		}
-		l.wait(ctx, pause/2+rand.N(pause))
-		pause = min(2*pause, l.cfg.BackoffMax)
+		pause = min(pause, limit)
+		if l.hint == "" || pause == limit { // else it was told where to go: at once
+			l.wait(ctx, pause/2+rand.N(pause))
+		}
+		pause = min(2*pause, limit)
 	}
 	return nil
+}
+
+// electionPause bounds the pauses while the control plane has no leader.
+const electionPause = 500 * time.Millisecond
+
+func notLeader(err error) bool {
+	var refused *Refused
+	return errors.As(err, &refused) && refused.Code == pb.RefusalCode_REFUSAL_CODE_NOT_LEADER
 }
 
 // wait waits for d or until somebody asks for a new registration.

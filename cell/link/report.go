@@ -78,16 +78,51 @@ const ageStep = 1000
 // maxUsages bounds one report.
 const maxUsages = 500
 
-// reportUsage sends what changed, if this process reports.
-func (s *session) reportUsage(ctx context.Context, reporter bool) error {
-	if !reporter {
-		return nil
+// electEvery is the time between two tries for a reporter lock that another process holds: each try is
+// a connection of its own.
+const electEvery = time.Second
+
+// report tries for the shard's reporter lock and, while this process holds it, reports what changed.
+func (s *session) report(ctx context.Context) error {
+	tick := s.Clock.NewTicker(s.cfg.Report)
+	defer tick.Stop()
+	var tried time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C():
+		}
+		now := s.Clock.Now()
+		if !s.reports.Load() && now.Sub(tried) < electEvery {
+			continue
+		}
+		tried = now
+		if s.elected(ctx) {
+			if err := s.reportUsage(ctx); err != nil {
+				return err
+			}
+		}
 	}
+}
+
+// elected tries for the lock, or finds that it was lost. A shard that does not answer is not reported
+// for.
+func (s *session) elected(ctx context.Context) bool {
 	within, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	if held, err := s.Shard.TryReporterLock(within); err != nil || !held {
-		return nil //nolint:nilerr // another process reports, or the shard is away and nobody can
+	held, err := s.Shard.TryReporterLock(within)
+	held = held && err == nil
+	if held != s.reports.Swap(held) {
+		s.usage = reports{} // a new reporter tells everything once
 	}
+	return held
+}
+
+// reportUsage sends what changed.
+func (s *session) reportUsage(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
 	fence, stocks, err := s.facts(within)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, errMoved) {
@@ -96,11 +131,13 @@ func (s *session) reportUsage(ctx context.Context, reporter bool) error {
 		return nil
 	}
 	all := s.usages(within, stocks)
-	for part := range slices.Chunk(s.report.changed(fence.Version, all), maxUsages) {
-		if err := s.write(&pb.LinkRequest{Kind: &pb.LinkRequest_Report{Report: &pb.Report{FenceVersion: fence.Version, Usages: part}}}); err != nil {
-			return err
+	for part := range slices.Chunk(s.usage.changed(fence.Version, all), maxUsages) {
+		select {
+		case s.send <- &pb.LinkRequest{Kind: &pb.LinkRequest_Report{Report: &pb.Report{FenceVersion: fence.Version, Usages: part}}}:
+			s.usage.sent(fence.Version, part)
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		s.report.sent(fence.Version, part)
 	}
 	return nil
 }

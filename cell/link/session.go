@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,13 +23,16 @@ const queued = 256
 type session struct {
 	*Link
 	stream pb.CellLinkService_LinkClient
+	stop   <-chan struct{} // the process ends
 
-	work   chan *pb.LinkResponse // directives and RaiseTerm, in the order in which they came
-	send   chan *pb.LinkRequest  // what the worker has to say beside results
-	acks   chan *pb.KeepAliveAck
-	sent   map[int64]time.Time // by sequence: when a keep-alive left; the sender's own
-	report reports
-	told   map[string]campaignState // campaign acknowledgements sent on this stream
+	work chan *pb.LinkResponse // directives and RaiseTerm, in the order in which they came
+	send chan *pb.LinkRequest  // what worker and reporter have to say, beside results
+	acks chan *pb.KeepAliveAck
+	sent map[int64]time.Time      // by sequence: when a keep-alive left
+	told map[string]campaignState // campaign acknowledgements sent on this stream
+
+	reports atomic.Bool // this process holds the shard's reporter lock
+	usage   reports     // the reporting goroutine's
 }
 
 // errSilent ends a stream whose leader says nothing.
@@ -36,9 +40,9 @@ var errSilent = errors.New("the leader is silent")
 
 // session registers and serves one stream to its end.
 func (l *Link) session(parent context.Context, client pb.CellLinkServiceClient) error {
-	ctx, cancel := context.WithCancel(parent)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(parent)) // a stream says goodbye after parent's end
 	defer cancel()
-	hello, err := l.hello(ctx)
+	hello, err := l.hello(parent)
 	if err != nil {
 		return err
 	}
@@ -46,6 +50,7 @@ func (l *Link) session(parent context.Context, client pb.CellLinkServiceClient) 
 	if err != nil {
 		return err
 	}
+	unregistered := context.AfterFunc(parent, cancel)
 	began := l.Clock.Now()
 	if err := stream.Send(&pb.LinkRequest{Kind: &pb.LinkRequest_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -54,15 +59,20 @@ func (l *Link) session(parent context.Context, client pb.CellLinkServiceClient) 
 	if err != nil {
 		return err
 	}
+	if !unregistered() {
+		return parent.Err()
+	}
 	l.welcome(ctx, welcome, began)
 	s := &session{
-		Link: l, stream: stream, work: make(chan *pb.LinkResponse, queued), send: make(chan *pb.LinkRequest),
+		Link: l, stream: stream, stop: parent.Done(), work: make(chan *pb.LinkResponse, queued), send: make(chan *pb.LinkRequest),
 		acks: make(chan *pb.KeepAliveAck, 16), sent: map[int64]time.Time{}, told: map[string]campaignState{},
 	}
+	s.reports.Store(hello.GetReporter())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { defer cancel(); return s.receive(ctx) })
 	group.Go(func() error { defer cancel(); return s.apply(ctx) })
-	group.Go(func() error { defer cancel(); return s.speak(ctx, hello.GetReporter()) })
+	group.Go(func() error { defer cancel(); return s.speak(ctx) })
+	group.Go(func() error { defer cancel(); return s.report(ctx) })
 	if err := group.Wait(); parent.Err() == nil {
 		return err
 	}

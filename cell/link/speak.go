@@ -9,11 +9,12 @@ import (
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
-// speak is the only goroutine that writes to the stream. reporter is what Hello said.
-func (s *session) speak(ctx context.Context, reporter bool) error {
-	keepalive, report := s.Clock.NewTicker(s.cfg.Keepalive), s.Clock.NewTicker(s.cfg.Report)
+// speak is the only goroutine that writes to the stream. Nothing in it waits for a store, so that a
+// slow shard does not cost the lease.
+func (s *session) speak(ctx context.Context) error {
+	keepalive, look := s.Clock.NewTicker(s.cfg.Keepalive), s.Clock.NewTicker(s.cfg.Report)
 	defer keepalive.Stop()
-	defer report.Stop()
+	defer look.Stop()
 	var sequence int64
 	heard := s.Clock.Now()
 	changed := s.Rules.Changed()
@@ -25,6 +26,8 @@ func (s *session) speak(ctx context.Context, reporter bool) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-s.stop:
+			return s.goodbye(ctx)
 		case <-s.Bell.rung:
 			return errOutdated
 		case ack := <-s.acks:
@@ -37,20 +40,34 @@ func (s *session) speak(ctx context.Context, reporter bool) error {
 		case <-changed:
 			changed = s.Rules.Changed()
 			err = s.campaigns()
-		case <-report.C():
-			err = errors.Join(s.campaigns(), s.reportUsage(ctx, reporter))
+		case <-look.C():
+			err = s.campaigns()
 		case <-keepalive.C():
 			if s.Clock.Now().Sub(heard) > s.cfg.Timeout {
 				return errSilent
 			}
-			reporter = s.reporter(ctx, reporter)
 			sequence++
-			err = s.keepalive(sequence, reporter)
+			err = s.keepalive(sequence)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// farewell is how long the leader gets to hear a goodbye.
+const farewell = 500 * time.Millisecond
+
+// errGoodbye ends a stream that this process ended.
+var errGoodbye = errors.New("this process stops")
+
+// goodbye ends the stream in good order: the leader gives the lease back at once, and nobody waits for
+// it to lapse. The receiver ends the session when the leader has answered.
+func (s *session) goodbye(ctx context.Context) error {
+	if err := s.stream.CloseSend(); err == nil {
+		_ = s.Clock.Sleep(ctx, farewell) // ends early with the receiver
+	}
+	return errGoodbye
 }
 
 // write sends one message. A stream that the leader ended shows as EOF here; its reason comes out of
@@ -66,13 +83,13 @@ func (s *session) write(m *pb.LinkRequest) error {
 // maxUnanswered bounds the keep-alives whose answer is awaited.
 const maxUnanswered = 64
 
-func (s *session) keepalive(sequence int64, reporter bool) error {
+func (s *session) keepalive(sequence int64) error {
 	if len(s.sent) >= maxUnanswered {
 		clear(s.sent) // answers to older ones are of no use any more
 	}
 	s.sent[sequence] = s.Clock.Now()
 	return s.write(&pb.LinkRequest{Kind: &pb.LinkRequest_KeepAlive{KeepAlive: &pb.KeepAlive{
-		Sequence: sequence, Reporter: reporter, Faults: s.Faults(),
+		Sequence: sequence, Reporter: s.reports.Load(), Faults: s.Faults(),
 	}}})
 }
 
@@ -84,20 +101,6 @@ func (s *session) acknowledged(ack *pb.KeepAliveAck) {
 	}
 	delete(s.sent, ack.GetSequence())
 	s.Standing.kept(ack.GetCellState(), at.Add(time.Duration(ack.GetLeaseRemainingMs())*time.Millisecond))
-}
-
-// reporter tries for the shard's reporter lock, or finds that it was lost.
-func (s *session) reporter(ctx context.Context, before bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Keepalive)
-	defer cancel()
-	held, err := s.Shard.TryReporterLock(ctx)
-	if err != nil {
-		held = false // a shard that does not answer is not reported for
-	}
-	if held != before {
-		s.report = reports{} // a reporter tells everything once
-	}
-	return held
 }
 
 // leftovers sends the results that are due.
