@@ -157,7 +157,7 @@ func TestADriverMayDieAtEveryEffect(t *testing.T) {
 		for n := 1; ; n++ {
 			died := false
 			ok := t.Run(fmt.Sprintf("effect %d, answer lost %v", n, after), func(t *testing.T) {
-				w := newWorldIn(t, etcd).publish()
+				w := newWorldIn(t, etcd, false).publish()
 				busy(w)
 				w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true, TopUp: true})
 				died = w.live("f1", n, after)

@@ -36,8 +36,9 @@ var (
 	who = intent.Caller{Name: "sre-1", Method: "test"}
 )
 
-// world is a sale in a real etcd and three real shards: 100 units, 10 in the
-// reserve, 30 in each of three cells that are alive.
+// world is a sale in a real etcd: 100 units, 10 in the reserve, 30 in each of
+// three cells that are alive. cell-1's shard is real; the others' are too where a
+// test has them apply what they are granted (everywhere).
 type world struct {
 	t      *testing.T
 	client *clientv3.Client
@@ -49,6 +50,8 @@ type world struct {
 	leader core.Leader
 	lease  int64
 	policy core.Reclaim
+	// everywhere: every cell has a real shard.
+	everywhere bool
 }
 
 // shard is one cell's database.
@@ -86,14 +89,14 @@ func template() testkit.Template {
 	}}
 }
 
-func newWorld(t *testing.T) *world { return newWorldIn(t, testkit.Etcd(t, 1)) }
+func newWorld(t *testing.T) *world { return newWorldIn(t, testkit.Etcd(t, 1), false) }
 
 // newWorldIn makes a world under a prefix of its own.
-func newWorldIn(t *testing.T, etcd *testkit.EtcdCluster) *world {
+func newWorldIn(t *testing.T, etcd *testkit.EtcdCluster, everywhere bool) *world {
 	t.Helper()
 	etcds.Lock()
 	etcds.n++
-	w := &world{t: t, client: etcd.Client(t), prefix: fmt.Sprintf("/world-%d", etcds.n), shards: map[ids.CellID]*shard{}, policy: core.ReclaimManual}
+	w := &world{t: t, client: etcd.Client(t), prefix: fmt.Sprintf("/world-%d", etcds.n), shards: map[ids.CellID]*shard{}, policy: core.ReclaimManual, everywhere: everywhere}
 	etcds.Unlock()
 	w.store = w.openStore(nil)
 	for _, id := range cells() {
@@ -125,7 +128,11 @@ func (w *world) openStore(kv func(clientv3.KV) clientv3.KV) *store.Store {
 
 func (w *world) newShard(id ids.CellID) *shard {
 	w.t.Helper()
-	s := &shard{t: w.t, db: testkit.Postgres(w.t).Database(w.t, template()), file: filepath.Join(w.t.TempDir(), "fencer")}
+	s := &shard{t: w.t, file: filepath.Join(w.t.TempDir(), "fencer")}
+	if id != "cell-1" && !w.everywhere {
+		return s // its file names nobody
+	}
+	s.db = testkit.Postgres(w.t).Database(w.t, template())
 	s.conn = s.db.Conn(w.t)
 	s.reachable(true)
 	spec := w.spec(id, s.file)
@@ -224,6 +231,9 @@ func (w *world) publish() *world {
 		record.Adjustments = append(record.Adjustments, core.Adjustment{
 			ID: core.FirstGrantID(key, id), Key: key, Cell: id, Kind: core.KindGrant, Units: q(30), State: core.StateDone, Outcome: core.OutcomeApplied, Step: steps[i],
 		})
+		if w.shards[id].db == nil {
+			continue
+		}
 		w.shards[id].do("SELECT sale.rules(1, 's')")
 		w.shards[id].do("SELECT sale.adjust(1, 's', $1, 1, 'GRANT', 30, $2)", core.FirstGrantID(key, id), record.ID)
 	}

@@ -42,7 +42,7 @@ func (w *world) want(reserve int64, allocations ...int64) {
 
 // The main way: fence → proof → reclaim → top-up of the others → restore → active.
 func TestFenceReclaimTopUpRestore(t *testing.T) {
-	w := newWorld(t).publish()
+	w := newWorldIn(t, testkit.Etcd(t, 1), true).publish()
 	busy(w)
 	w.want(6, 34, 30, 30)
 	op := w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true, TopUp: true})
@@ -163,7 +163,7 @@ func TestK08ReclaimWaitsForTheShardAndReadsFacts(t *testing.T) {
 
 // K31: fat fingers.
 func TestK31FatFingers(t *testing.T) {
-	w := newWorld(t).publish()
+	w := newWorldIn(t, testkit.Etcd(t, 1), true).publish()
 	ctx := testkit.Deadline(t)
 	try := func(f reclaim.FenceOrder) error {
 		f.Reason = "oops"
