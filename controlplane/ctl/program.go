@@ -48,7 +48,7 @@ type global struct {
 // Run runs one command line and answers the exit code.
 func Run(ctx context.Context, args []string, p Program) int {
 	c := &cli{Program: p}
-	root := c.root()
+	root := c.root() //nolint:contextcheck // each command gets its context from ExecuteContext
 	root.SetArgs(args)
 	root.SetIn(p.In)
 	root.SetOut(p.Out)

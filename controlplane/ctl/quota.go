@@ -154,6 +154,7 @@ func (c *cli) applied(ctx context.Context, cp *client.Client, a *pb.Adjustment) 
 			return a, nil
 		case pb.JournalState_JOURNAL_STATE_VOIDED:
 			return a, fmt.Errorf("%s: %w: it was voided before the cell applied it", a.GetAdjustmentId(), errEnded)
+		default: // on its way
 		}
 		if c.Clock.Sleep(ctx, callPause) != nil {
 			return a, fmt.Errorf("%s: the book has moved, %s has not applied it: %w", a.GetAdjustmentId(), a.GetCellId(), errPending)

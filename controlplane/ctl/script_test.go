@@ -87,7 +87,8 @@ func rc(ts *testscript.TestScript, _ bool, args []string) {
 func verdictOf(word string) *pb.VerifyResponse {
 	v := &pb.VerifyResponse{Ok: true, Revision: 77, Checks: []*pb.Check{
 		{Invariant: "I1", Verdict: pb.Verdict_VERDICT_OK, Detail: "1 books"},
-		{Invariant: "I4", Verdict: pb.Verdict_VERDICT_OK}, {Invariant: "I6", Verdict: pb.Verdict_VERDICT_SKIPPED, Detail: "needs a history"},
+		{Invariant: "I4", Verdict: pb.Verdict_VERDICT_OK},
+		{Invariant: "I6", Verdict: pb.Verdict_VERDICT_SKIPPED, Detail: "needs a history"},
 		{Invariant: "I7", Verdict: pb.Verdict_VERDICT_OK},
 	}}
 	switch word {

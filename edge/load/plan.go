@@ -71,8 +71,14 @@ func (p Plan) Check() error {
 		name  string
 		value float64
 	}{
-		{"repeat", p.Mix.Repeat}, {"clash", p.Mix.Clash}, {"second", p.Mix.Second}, {"pay", p.Mix.Pay},
-		{"cancel", p.Mix.Cancel}, {"pay_twice", p.Mix.PayTwice}, {"linger", p.Mix.Linger}, {"pay plus cancel", p.Mix.Pay + p.Mix.Cancel},
+		{"repeat", p.Mix.Repeat},
+		{"clash", p.Mix.Clash},
+		{"second", p.Mix.Second},
+		{"pay", p.Mix.Pay},
+		{"cancel", p.Mix.Cancel},
+		{"pay_twice", p.Mix.PayTwice},
+		{"linger", p.Mix.Linger},
+		{"pay plus cancel", p.Mix.Pay + p.Mix.Cancel},
 	} {
 		if f.value < 0 || f.value > 1 {
 			return fmt.Errorf("mix.%s: %g: must be 0 to 1", f.name, f.value)

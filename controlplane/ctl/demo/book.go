@@ -67,6 +67,16 @@ func ledgerOf(sales *pb.GetSalesResponse, sku string) (Ledger, error) {
 	return l, nil
 }
 
+// sums are the two sums of the table in words: the book's and the shards'.
+func (l Ledger) sums() []string {
+	t := l.Total
+	return []string{
+		fmt.Sprintf("book                                 reserve %d + allocated %d = %d", l.Reserve, t.Allocated, l.Reserve+t.Allocated),
+		fmt.Sprintf("shards                               reserve %d + available %d + reserved %d + confirmed %d + written off %d = %d",
+			l.Reserve, t.Available, t.Reserved, t.Confirmed, t.WrittenOff, l.Reserve+t.Available+t.Reserved+t.Confirmed+t.WrittenOff),
+	}
+}
+
 // faults names every sum that does not hold at the end, when nothing is under way any more: each row,
 // then the columns. What a shard did not say cannot be summed and is not named here.
 func (l Ledger) faults() (list []string) {

@@ -186,13 +186,19 @@ func (t *story) awaitState(ctx context.Context, want pb.CellState, within time.D
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	last := errors.New("nobody was asked")
 	for {
 		out, err := cp.Cells.GetCell(ctx, &pb.GetCellRequest{CellId: string(t.victim)})
-		if err == nil && out.GetCell().GetState() == want {
+		switch {
+		case err != nil && ctx.Err() == nil:
+			last = err
+		case err == nil && out.GetCell().GetState() == want:
 			return nil
+		case err == nil:
+			last = fmt.Errorf("it is %s", out.GetCell().GetState())
 		}
 		if t.Clock.Sleep(ctx, pollEvery) != nil {
-			return fmt.Errorf("waited in vain for %s to be %s: it is %s (%v)", t.victim, want, out.GetCell().GetState(), err)
+			return fmt.Errorf("waited in vain for %s to be %s: %w", t.victim, want, last)
 		}
 	}
 }

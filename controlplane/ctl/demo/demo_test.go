@@ -175,7 +175,7 @@ func TestReportIsWrittenAndShown(t *testing.T) {
 	}
 	r.unitTable().Write(&out, true)
 	r.latencyTable().Write(&out, false)
-	for _, want := range []string{"412ms (900 units", "cell-2", "all cells        9700     9700", "sale limit      10000    10000", "request"} {
+	for _, want := range []string{"reserve 300 + allocated 9700 = 10000", "reserved 100 + confirmed 9500 + written off 0 = 10000", "412ms (900 units", "cell-2", "all cells        9700     9700", "sale limit      10000    10000", "request"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

@@ -134,8 +134,10 @@ func (r *Report) lines() []string {
 			r.Witness.Samples, r.Witness.Exact, r.Witness.Revisions, r.Witness.Breaches),
 		fmt.Sprintf("history                              %d operations of %d requests, %d promised, %d without an answer",
 			r.History.Records, r.History.Requests, r.History.Promised, r.History.Unknown),
+		fmt.Sprintf("customers                            %d came, %d of them more than a second late for want of a free place", r.Totals.Started, r.Late),
 		fmt.Sprintf("time                                 platform ready in %.1f s, demo %.1f s", r.SetUpSeconds, r.DemoSeconds),
 	}
+	lines = append(lines, r.Ledger.sums()...)
 	for _, fault := range r.Faults {
 		lines = append(lines, "FAULT  "+fault)
 	}

@@ -198,7 +198,7 @@ func (t *story) plan() load.Plan {
 	return load.Plan{
 		Users: t.Users, Rate: float64(t.Users) / t.Pace.Seconds(), MaxActive: maxActive, SKUs: []string{string(t.key.SKU)}, Quantity: 1,
 		Seed: t.Seed, Prefix: "demo", Patience: 90 * time.Second, GiveUp: 6 * time.Second,
-		Mix: load.Mix{Repeat: 0.02, Clash: 0.002, Second: 0.01, Press: 2, Pay: 0.88, Cancel: 0.02, PayTwice: 0.02, PayDelay: 6 * time.Second, Linger: 0.2},
+		Mix: load.Mix{Repeat: 0.02, Clash: 0.002, Second: 0.01, Press: 1, Pay: 0.88, Cancel: 0.02, PayTwice: 0.02, PayDelay: 6 * time.Second, Linger: 0.2},
 	}
 }
 

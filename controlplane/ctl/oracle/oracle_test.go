@@ -93,7 +93,7 @@ func accepted(request, cell string, fence int64) history.Record {
 }
 
 // settleOn runs Settle on a manual clock that is moved whenever somebody waits for it.
-func settleOn(t *testing.T, f *shardsFake, limit time.Duration, records iter.Seq2[history.Record, error]) (int, error, time.Duration) {
+func settleOn(t *testing.T, f *shardsFake, limit time.Duration, records iter.Seq2[history.Record, error]) (undecided int, took time.Duration, err error) {
 	t.Helper()
 	clk := clock.NewManual(time.Unix(0, 0))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +104,7 @@ func settleOn(t *testing.T, f *shardsFake, limit time.Duration, records iter.Seq
 		}
 	}()
 	n, err := Settle(ctx, records, New(f), clk, limit)
-	return n, err, clk.Now().Sub(time.Unix(0, 0))
+	return n, clk.Now().Sub(time.Unix(0, 0)), err
 }
 
 func TestSettleWaitsUntilPromisesHaveAnOutcome(t *testing.T) {
@@ -114,7 +114,7 @@ func TestSettleWaitsUntilPromisesHaveAnOutcome(t *testing.T) {
 		}
 		return ordered(call, k)
 	}}
-	n, err, took := settleOn(t, f, time.Minute, told(accepted("early", "cell-1", 3), accepted("late", "cell-1", 3), history.Record{Op: history.OpRequest, Status: 409, Request: "refused"}))
+	n, took, err := settleOn(t, f, time.Minute, told(accepted("early", "cell-1", 3), accepted("late", "cell-1", 3), history.Record{Op: history.OpRequest, Status: 409, Request: "refused"}))
 	if n != 0 || err != nil || took != 3*settleEvery {
 		t.Errorf("%d undecided, %v, after %s", n, err, took)
 	}
@@ -122,7 +122,7 @@ func TestSettleWaitsUntilPromisesHaveAnOutcome(t *testing.T) {
 
 func TestSettleEndsAtItsBound(t *testing.T) {
 	f := &shardsFake{answer: func(int, *pb.RequestKey) []*pb.ResolvedRow { return nil }}
-	n, err, took := settleOn(t, f, 5*time.Second, told(accepted("lost", "cell-1", 3)))
+	n, took, err := settleOn(t, f, 5*time.Second, told(accepted("lost", "cell-1", 3)))
 	if n != 1 || err != nil || took > 5*time.Second {
 		t.Errorf("%d undecided, %v, after %s", n, err, took)
 	}
@@ -130,7 +130,7 @@ func TestSettleEndsAtItsBound(t *testing.T) {
 
 func TestSettleDoesNotWaitForWhatCannotCome(t *testing.T) {
 	f := &shardsFake{silent: map[string]string{"cell-2": "connection refused"}, answer: func(int, *pb.RequestKey) []*pb.ResolvedRow { return nil }}
-	n, err, took := settleOn(t, f, time.Minute, told(accepted("fenced", "cell-1", 2), accepted("silent", "cell-2", 1)))
+	n, took, err := settleOn(t, f, time.Minute, told(accepted("fenced", "cell-1", 2), accepted("silent", "cell-2", 1)))
 	if n != 0 || err != nil || took != 0 {
 		t.Errorf("%d undecided, %v, after %s", n, err, took)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,26 +19,37 @@ import (
 
 // JSON is a message as scripts read it, indented by two spaces, with a line break at the end.
 func JSON(m proto.Message) []byte {
-	var compact, out bytes.Buffer
-	(&writer{&compact}).message(m.ProtoReflect())
-	_ = json.Indent(&out, compact.Bytes(), "", "  ") // what was just written is valid
-	out.WriteByte('\n')
-	return out.Bytes()
+	var w writer
+	w.message(m.ProtoReflect())
+	var out bytes.Buffer
+	_ = json.Indent(&out, w.text, "", "  ") // what was just written is valid
+	return append(out.Bytes(), '\n')
 }
 
 // writer appends JSON text.
-type writer struct{ *bytes.Buffer }
+type writer struct{ text []byte }
+
+func (w *writer) raw(s string) { w.text = append(w.text, s...) }
+
+// quote appends a string; proto strings are valid UTF-8, and an error would leave the rest out.
+func (w *writer) quote(s string) {
+	quoted, err := jsontext.AppendQuote(w.text, s)
+	if err != nil {
+		quoted, _ = jsontext.AppendQuote(w.text, strings.ToValidUTF8(s, "\uFFFD"))
+	}
+	w.text = quoted
+}
 
 func (w *writer) message(m protoreflect.Message) {
 	switch t := m.Interface().(type) {
 	case *timestamppb.Timestamp:
-		w.text(Instant(t))
+		w.quote(Instant(t))
 		return
 	case *durationpb.Duration:
-		w.text(Seconds(t))
+		w.quote(Seconds(t))
 		return
 	}
-	w.WriteByte('{')
+	w.raw("{")
 	fields := m.Descriptor().Fields()
 	first := true
 	for i := range fields.Len() {
@@ -46,14 +58,14 @@ func (w *writer) message(m protoreflect.Message) {
 			continue // an absent message, or the other arms of a oneof
 		}
 		if !first {
-			w.WriteByte(',')
+			w.raw(",")
 		}
 		first = false
-		w.text(string(f.Name()))
-		w.WriteByte(':')
+		w.quote(string(f.Name()))
+		w.raw(":")
 		w.field(f, m.Get(f))
 	}
-	w.WriteByte('}')
+	w.raw("}")
 }
 
 func (w *writer) field(f protoreflect.FieldDescriptor, v protoreflect.Value) {
@@ -61,14 +73,14 @@ func (w *writer) field(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	case f.IsMap():
 		w.mapping(f, v.Map())
 	case f.IsList():
-		w.WriteByte('[')
+		w.raw("[")
 		for i := range v.List().Len() {
 			if i > 0 {
-				w.WriteByte(',')
+				w.raw(",")
 			}
 			w.single(f, v.List().Get(i))
 		}
-		w.WriteByte(']')
+		w.raw("]")
 	default:
 		w.single(f, v)
 	}
@@ -81,16 +93,16 @@ func (w *writer) mapping(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 		return true
 	})
 	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int { return cmp.Compare(a.String(), b.String()) })
-	w.WriteByte('{')
+	w.raw("{")
 	for i, k := range keys {
 		if i > 0 {
-			w.WriteByte(',')
+			w.raw(",")
 		}
-		w.text(k.String())
-		w.WriteByte(':')
+		w.quote(k.String())
+		w.raw(":")
 		w.single(f.MapValue(), m.Get(k))
 	}
-	w.WriteByte('}')
+	w.raw("}")
 }
 
 func (w *writer) single(f protoreflect.FieldDescriptor, v protoreflect.Value) {
@@ -98,31 +110,24 @@ func (w *writer) single(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	case protoreflect.MessageKind, protoreflect.GroupKind:
 		w.message(v.Message())
 	case protoreflect.EnumKind:
-		w.text(enumWord(f.Enum(), v.Enum()))
+		w.quote(enumWord(f.Enum(), v.Enum()))
 	case protoreflect.StringKind:
-		w.text(v.String())
+		w.quote(v.String())
 	case protoreflect.BytesKind:
-		w.text(base64.StdEncoding.EncodeToString(v.Bytes()))
+		w.quote(base64.StdEncoding.EncodeToString(v.Bytes()))
 	case protoreflect.BoolKind:
-		w.WriteString(strconv.FormatBool(v.Bool()))
+		w.text = strconv.AppendBool(w.text, v.Bool())
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		number, err := json.Marshal(v.Float())
 		if err != nil { // NaN and infinities have no JSON
 			number = []byte("null")
 		}
-		w.Write(number)
+		w.raw(string(number))
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed32Kind, protoreflect.Fixed64Kind:
-		w.WriteString(strconv.FormatUint(v.Uint(), 10))
+		w.text = strconv.AppendUint(w.text, v.Uint(), 10)
 	default: // the signed integers
-		w.WriteString(strconv.FormatInt(v.Int(), 10))
+		w.text = strconv.AppendInt(w.text, v.Int(), 10)
 	}
-}
-
-func (w *writer) text(s string) {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s)         // a string always encodes
-	w.Truncate(w.Len() - 1) // Encode ends with a line break
 }
 
 // enumWord is an enum's value without the prefix that proto wants: ACTIVE, not CELL_STATE_ACTIVE. A
