@@ -343,6 +343,15 @@ func TestQuarantine(t *testing.T) {
 	if r.counter("cellquota_edge_routes_quarantined_total") != 1 || !contains(r.log.String(), "bucket 2048 is owned by nobody") {
 		t.Error("nobody was told")
 	}
+	// A version that cannot be read takes the older one away: its homes may be wrong by now.
+	r.change(func(c *cq.CampaignRoute) { c.Domains[0].Cells[1].Buckets.Ranges[0].BucketFrom++ })
+	if res, _ := r.raw(http.MethodGet, "/v1/campaigns/"+campaign, "", nil); res.StatusCode != 404 {
+		t.Errorf("the older version is served: %d", res.StatusCode)
+	}
+	r.change(func(c *cq.CampaignRoute) { c.Domains[0].Cells[1].Buckets.Ranges[0].BucketFrom-- })
+	if s := r.state(); s != "OPEN" {
+		t.Errorf("mended, the campaign says %s", s)
+	}
 	r.send(&cq.WatchRoutesResponse{RemovedCampaigns: []string{campaign}})
 	if res, _ := r.raw(http.MethodGet, "/v1/campaigns/"+campaign, "", nil); res.StatusCode != 404 {
 		t.Errorf("a campaign that is gone is served: %d", res.StatusCode)

@@ -131,6 +131,19 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %d %s", name, res.StatusCode, body)
 		}
 	}
+	twice, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+permitPath, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice.Header["Authorization"] = []string{"Bearer " + good, "Bearer " + r.token("eve")}
+	res, err := http.DefaultTransport.RoundTrip(twice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != 401 {
+		t.Errorf("two tokens at once: %d", res.StatusCode)
+	}
 	for name, user := range map[string]string{
 		"empty": "", "space": "a b", "newline": "a\nb", "NEL": "a\u0085b", "line separator": "a\u2028b", "zero width": "a\u200bb",
 		"not NFC": "e\u0301", "long": strings.Repeat("a", 129),

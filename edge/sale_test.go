@@ -12,6 +12,7 @@ import (
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/testkit"
+	cq "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
 // A customer's whole way: campaign, permit, request, long poll, payment, callback, repeat.
@@ -120,6 +121,29 @@ func TestSale(t *testing.T) {
 
 func (r *rig) sign(body []byte) (string, error) {
 	return signed.SignPayment(now(), body, r.keys[signed.UsePayment], "k1")
+}
+
+// A receipt leads to its cell only if it is this user's for this request; any other is as good as none.
+func TestReceiptRouting(t *testing.T) {
+	r := start(t)
+	ctx := testkit.Deadline(t)
+	here, there := celltest.Homed("rita", 1, 0, 2)[0], celltest.Homed("rita", 1, 1, 2)[0]
+	_, a := r.buy(here, r.permit(here))
+	r.must(a, http.StatusAccepted, "")
+	foreign, a := r.buy(there, r.permit(there))
+	r.must(a, http.StatusAccepted, "")
+	for _, receipt := range []string{"", "nonsense", foreign.Receipt} {
+		q, a, err := r.client.Status(ctx, r.token(here), campaign, sku, "r1", receipt, 0)
+		if err != nil || a.Status != 200 || q.State != "QUEUED" {
+			t.Errorf("with receipt %.20q: %v %d %s", receipt, err, a.Status, a.Code)
+		}
+	}
+	// After his home moved, the receipt still finds the cell that accepted.
+	r.change(func(c *cq.CampaignRoute) { c.Domains = []*cq.DomainRoute{celltest.Domain("", "cell-1")} })
+	q, a, err := r.client.Status(ctx, r.token(there), campaign, sku, "r1", foreign.Receipt, 0)
+	if err != nil || a.Status != 200 || q.ReservationID != foreign.ReservationID {
+		t.Errorf("after the move: %v %d %s", err, a.Status, a.Body)
+	}
 }
 
 // Follow polls by the hints, with the receipt, until the order is there.

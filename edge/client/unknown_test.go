@@ -1,0 +1,44 @@
+package client_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/cellquota/cellquota/edge/client"
+	"github.com/cellquota/cellquota/internal/testkit"
+)
+
+// What is not an answer of an edge is never taken for one.
+func TestUnknown(t *testing.T) {
+	var reply func(w http.ResponseWriter)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w) }))
+	c, err := client.New(client.Config{BaseURLs: []string{server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := testkit.Deadline(t)
+	for name, f := range map[string]func(http.ResponseWriter){
+		"a proxy's page":   func(w http.ResponseWriter) { w.WriteHeader(502); _, _ = w.Write([]byte("<html>")) },
+		"no code":          func(w http.ResponseWriter) { w.WriteHeader(503); _, _ = w.Write([]byte("{}")) },
+		"a broken success": func(w http.ResponseWriter) { _, _ = w.Write([]byte("{")) },
+		"a redirect":       func(w http.ResponseWriter) { w.Header().Set("Location", "/"); w.WriteHeader(302) },
+		"hung up": func(w http.ResponseWriter) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_ = conn.Close()
+			}
+		},
+	} {
+		reply = f
+		if _, _, err := c.Order(ctx, "t", "o"); !errors.Is(err, client.ErrUnknown) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c.Close()
+	server.Close()
+	if _, _, err := c.Order(ctx, "t", "o"); !errors.Is(err, client.ErrNotSent) {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
