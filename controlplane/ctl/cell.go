@@ -153,7 +153,7 @@ func cellTable(cells []*pb.Cell) render.Table {
 		t.Rows = append(t.Rows, []string{
 			cell.GetSpec().GetCellId(), cell.GetSpec().GetRegion(), render.Word(cell.GetState()), number(cell.GetFenceVersion()),
 			number(int64(len(cell.GetInstances()))), number(cell.GetAllocatedUnits()), number(cell.GetUnitsAtRisk()), age(cell.GetLastReportAgeMs()),
-			reachable(cell.GetShardReachable()), cell.GetSpec().GetInstanceGroup(), number(int64(cell.GetSpec().GetWeight())), number(cell.GetVersion()), cell.GetShardDetail(),
+			reachable(cell), cell.GetSpec().GetInstanceGroup(), number(int64(cell.GetSpec().GetWeight())), number(cell.GetVersion()), cell.GetShardDetail(),
 		})
 	}
 	return t

@@ -116,7 +116,7 @@ func (l *loadFlags) whole(cmd *cobra.Command) (load.Plan, error) {
 		return plan, usage("--scope %q: must be sku or campaign", l.scope)
 	}
 	if !given("seed") {
-		plan.Seed = rand.Uint64()
+		plan.Seed = uint64(rand.Uint32()) // any JSON reader keeps it
 	}
 	if plan.Prefix == "" {
 		plan.Prefix = fmt.Sprintf("u%x", plan.Seed)

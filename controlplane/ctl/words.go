@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
+
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
 // messageOf is an answer of the control plane.
@@ -38,11 +40,15 @@ func yes(b bool) string {
 	return ""
 }
 
-func reachable(b bool) string {
-	if b {
+// reachable is the shard's word: ok, no answer, or "" where nobody asked it.
+func reachable(cell *pb.Cell) string {
+	switch {
+	case cell.GetShardReachable():
 		return "ok"
+	case cell.GetShardDetail() != "":
+		return "no answer"
 	}
-	return "no answer"
+	return ""
 }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }

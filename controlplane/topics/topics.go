@@ -20,11 +20,20 @@ import (
 // Kafka ensures topics by a short-lived client for each cell's own brokers.
 type Kafka struct{}
 
-// Ensure creates the topic, or finds it with the partitions asked for. Records
-// are never deleted by compaction, and a broker must have them on
-// min.insync.replicas before it acknowledges. Errors: rpcstatus.ErrUnavailable
-// when no broker answers; ErrFailedPrecondition when the topic is there with
-// other partitions, or the brokers refuse it.
+// Events is the topic to which every cell's outbox publishes what became of
+// orders (contract, section 6). The first cell provisioned on its brokers makes
+// it; eventPartitions is how many consumers can then share it.
+const (
+	Events          = "cellquota.events"
+	eventPartitions = 8
+)
+
+// Ensure creates the cell's topic, or finds it with the partitions asked for,
+// and then the events topic, with whatever partitions it has. Records are never
+// deleted by compaction, and a broker must have them on min.insync.replicas
+// before it acknowledges. Errors: rpcstatus.ErrUnavailable when no broker
+// answers; ErrFailedPrecondition when the topic is there with other partitions,
+// or the brokers refuse it.
 func (Kafka) Ensure(ctx context.Context, spec core.KafkaSpec) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(spec.Brokers...), kgo.ClientID("cellquota-controlplane"))
 	if err != nil {
@@ -32,16 +41,29 @@ func (Kafka) Ensure(ctx context.Context, spec core.KafkaSpec) error {
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	_, err = admin.CreateTopic(ctx, spec.Partitions, int16(spec.Replication), settings(spec), spec.Topic) //nolint:gosec // at most 15
+	existed, err := create(ctx, admin, spec, spec.Topic, spec.Partitions)
+	if err == nil && existed {
+		err = found(ctx, admin, spec)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = create(ctx, admin, spec, Events, eventPartitions)
+	return err
+}
+
+// create makes a topic; existed tells that it was there already.
+func create(ctx context.Context, admin *kadm.Client, spec core.KafkaSpec, topic string, partitions int32) (existed bool, err error) {
+	_, err = admin.CreateTopic(ctx, partitions, int16(spec.Replication), settings(spec), topic)
 	switch {
 	case err == nil:
-		return nil
+		return false, nil
 	case errors.Is(err, kerr.TopicAlreadyExists):
-		return found(ctx, admin, spec)
+		return true, nil
 	case refused(err):
-		return fmt.Errorf("%w: topic %s: %v", rpcstatus.ErrFailedPrecondition, spec.Topic, err) //nolint:errorlint // driver errors end here
+		return false, fmt.Errorf("%w: topic %s: %v", rpcstatus.ErrFailedPrecondition, topic, err) //nolint:errorlint // driver errors end here
 	default:
-		return fmt.Errorf("%w: topic %s: %v", rpcstatus.ErrUnavailable, spec.Topic, err) //nolint:errorlint // driver errors end here
+		return false, fmt.Errorf("%w: topic %s: %v", rpcstatus.ErrUnavailable, topic, err) //nolint:errorlint // driver errors end here
 	}
 }
 

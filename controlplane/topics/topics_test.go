@@ -23,8 +23,8 @@ func TestEnsure(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	listed, err := kadm.NewClient(kafka.Client(t)).ListTopics(ctx, spec.Topic)
-	if err != nil || len(listed[spec.Topic].Partitions) != 2 {
+	listed, err := kadm.NewClient(kafka.Client(t)).ListTopics(ctx, spec.Topic, topics.Events)
+	if err != nil || len(listed[spec.Topic].Partitions) != 2 || len(listed[topics.Events].Partitions) == 0 {
 		t.Fatalf("%v, %v", listed, err)
 	}
 	spec.Partitions = 3
