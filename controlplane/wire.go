@@ -51,7 +51,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	group := lifecycle.New(ctx, log)
 	group.OnStop("traces", flush)
-	r, err := assemble(group, cfg, log, level)
+	r, err := assemble(group, cfg, log, level) //nolint:contextcheck // calls bring their own context
 	if err != nil {
 		return fmt.Errorf("controlplane: %w", err)
 	}

@@ -161,10 +161,11 @@ func TestTwoReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, 20*time.Second, func() error {
-		if n, err := term(); err != nil || n != 2 {
-			return fmt.Errorf("term %d, %v", n, err)
+		n, err := term()
+		if err == nil && n != 2 {
+			err = fmt.Errorf("term %d", n)
 		}
-		return nil
+		return err
 	})
 }
 

@@ -41,7 +41,7 @@ const maxOperatorsFile = 1 << 20
 
 // LoadOperators reads an operators_file; every problem is told at once.
 func LoadOperators(path string) (*Operators, error) {
-	raw, err := os.ReadFile(path) //nolint:gosec // the operator of the process names the file
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("operators_file: %w", err)
 	}

@@ -39,7 +39,7 @@ func (h *Quota) PreviewSplit(_ context.Context, req *pb.PreviewSplitRequest) (*p
 		sku := string(spec.SKUs[i].ID)
 		out.Reserves[sku] = plan.Reserve.Int32()
 		for _, g := range plan.Grants {
-			out.Rows = append(out.Rows, &pb.SplitRow{SkuId: sku, CellId: g.Cell, Units: g.Units.Int32(), Buckets: int32(owned[g.Cell])}) //nolint:gosec // at most 4096
+			out.Rows = append(out.Rows, &pb.SplitRow{SkuId: sku, CellId: g.Cell, Units: g.Units.Int32(), Buckets: int32(owned[g.Cell])})
 		}
 	}
 	return out, nil

@@ -267,9 +267,14 @@ func TestCellFile(t *testing.T) {
 		t.Errorf("as proto: %v, %v", p, faults)
 	}
 	for _, r := range []struct{ from, to, path string }{
-		{"cell_id: cell-1", "cell_id: Cell", "cell_id"}, {"weight: 2", "weight: 0", "weight"}, {"weight: 2", "weight: -1", "weight"},
-		{"region: east", "region: EAST", "region"}, {"mode: standalone", "mode: single", "redis.mode"}, {`"127.0.0.1:6379"`, `"127.0.0.1"`, "redis.addrs[0]"},
-		{"partitions: 1", "partitions: 0", "kafka.partitions"}, {"fencer_dsn_file: fencer.dsn", "fencer_dsn: x", "shard.fencer_dsn_file"},
+		{"cell_id: cell-1", "cell_id: Cell", "cell_id"},
+		{"weight: 2", "weight: 0", "weight"},
+		{"weight: 2", "weight: -1", "weight"},
+		{"region: east", "region: EAST", "region"},
+		{"mode: standalone", "mode: single", "redis.mode"},
+		{`"127.0.0.1:6379"`, `"127.0.0.1"`, "redis.addrs[0]"},
+		{"partitions: 1", "partitions: 0", "kafka.partitions"},
+		{"fencer_dsn_file: fencer.dsn", "fencer_dsn: x", "shard.fencer_dsn_file"},
 		{"weight: 2", "weight: 2\npassword: x", "password"},
 	} {
 		_, faults := campaignfile.ParseCell(strings.Replace(cellFile, r.from, r.to, 1))

@@ -27,7 +27,7 @@ func ParseCell(text string) (core.CellSpec, []Fault) {
 	redis, kafka, shard := root.child("redis"), root.child("kafka"), root.child("shard")
 	spec := core.CellSpec{
 		ID: id, Region: root.text("region", ""), InstanceGroup: root.text("instance_group", ""),
-		Weight: uint32(root.count("weight", 1)), //nolint:gosec // count is not negative
+		Weight: uint32(root.count("weight", 1)),
 		Redis:  core.RedisSpec{Mode: redis.text("mode", "standalone"), Addrs: redis.texts("addrs")},
 		Kafka: core.KafkaSpec{
 			Brokers: kafka.texts("brokers"), Topic: kafka.text("topic", core.DefaultTopic(id)),

@@ -76,7 +76,7 @@ func split(o *object) core.SplitRules {
 		if r.Weights == nil {
 			r.Weights = map[ids.CellID]uint32{}
 		}
-		r.Weights[ids.CellID(cell)] = uint32(weights.count(cell, 0)) //nolint:gosec // count is not negative
+		r.Weights[ids.CellID(cell)] = uint32(weights.count(cell, 0))
 	}
 	units := o.child("units")
 	for _, cell := range units.keys {
@@ -116,7 +116,7 @@ func (o *object) rate(key string) *core.Rate {
 		block.f.fault(block.at("rate"), block.f.position(block.at("rate")), "must be a rate such as 2/s or 30/m, at most three decimals")
 		milli = 1
 	}
-	burst := int32(min(1_000_000, max(1, (milli+999)/1000))) //nolint:gosec // bounded
+	burst := int32(min(1_000_000, max(1, (milli+999)/1000)))
 	return &core.Rate{Milli: milli, Burst: block.count("burst", burst)}
 }
 
@@ -132,5 +132,5 @@ func perSecond(text string) (milli int64, ok bool) {
 	if err != nil || n == 0 {
 		return 0, false
 	}
-	return max(1, int64(n)/seconds), true //nolint:gosec // at most 40 bits
+	return max(1, int64(n)/seconds), true
 }

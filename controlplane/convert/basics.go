@@ -57,13 +57,6 @@ func (r *reader) units(field string, n int32) quantity.Quantity {
 	return q
 }
 
-// keep remembers the first error of a nested decoding.
-func (r *reader) keep(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
 func mapped[A, B any](in []A, to func(A) B) []B {
 	if len(in) == 0 {
 		return nil

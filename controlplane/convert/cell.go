@@ -10,7 +10,7 @@ import (
 func CellSpec(s core.CellSpec) *pb.CellSpec {
 	return &pb.CellSpec{
 		CellId: string(s.ID), Region: s.Region, InstanceGroup: s.InstanceGroup,
-		Weight: int32(s.Weight), //nolint:gosec // at most core.MaxWeight
+		Weight: int32(s.Weight),
 		Redis:  &pb.RedisSpec{Mode: s.Redis.Mode, Addrs: s.Redis.Addrs},
 		Kafka: &pb.KafkaSpec{
 			Brokers: s.Kafka.Brokers, Topic: s.Kafka.Topic, Partitions: s.Kafka.Partitions, Replication: s.Kafka.Replication,
@@ -25,7 +25,7 @@ func CellSpec(s core.CellSpec) *pb.CellSpec {
 func FromCellSpec(p *pb.CellSpec) core.CellSpec {
 	return core.CellSpec{
 		ID: ids.CellID(p.GetCellId()), Region: p.GetRegion(), InstanceGroup: p.GetInstanceGroup(),
-		Weight: uint32(p.GetWeight()), //nolint:gosec // a negative one becomes too large and is refused by Check
+		Weight: uint32(p.GetWeight()),
 		Redis:  core.RedisSpec{Mode: p.GetRedis().GetMode(), Addrs: p.GetRedis().GetAddrs()},
 		Kafka: core.KafkaSpec{
 			Brokers: p.GetKafka().GetBrokers(), Topic: p.GetKafka().GetTopic(),

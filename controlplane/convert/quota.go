@@ -41,8 +41,5 @@ func FromAdjustment(p *pb.Adjustment) (core.Adjustment, error) {
 	return a, r.err
 }
 
-// Outcome gives a shard's answer for the wire.
-func Outcome(o core.Outcome) pb.AdjustmentOutcome { return pb.AdjustmentOutcome(o) }
-
 // FromOutcome reads a shard's answer.
 func FromOutcome(p pb.AdjustmentOutcome) core.Outcome { return enum[core.Outcome](p) }

@@ -67,7 +67,7 @@ func sku(s core.SKUSpec) *pb.SkuSpec {
 		if split.Weights == nil {
 			split.Weights = map[string]int32{}
 		}
-		split.Weights[string(cell)] = int32(w) //nolint:gosec // at most core.MaxWeight
+		split.Weights[string(cell)] = int32(w)
 	}
 	for cell, u := range s.Split.Units {
 		if split.Units == nil {
@@ -101,7 +101,7 @@ func (r *reader) sku(p *pb.SkuSpec) core.SKUSpec {
 		if s.Split.Weights == nil {
 			s.Split.Weights = map[ids.CellID]uint32{}
 		}
-		s.Split.Weights[ids.CellID(cell)] = uint32(w) //nolint:gosec // a negative one becomes too large and is refused by Check
+		s.Split.Weights[ids.CellID(cell)] = uint32(w)
 	}
 	for cell, u := range p.GetSplit().GetUnits() {
 		if s.Split.Units == nil {

@@ -15,20 +15,6 @@ func enumText[T ~uint8](kind string, names []string, v T) string {
 
 func known[T ~uint8](names []string, v T) bool { return int(v) < len(names) && names[v] != "" }
 
-// ParseEnum finds the value of a list by its name.
-func ParseEnum[T interface {
-	~uint8
-	String() string
-}](all []T, name string,
-) (T, bool) {
-	for _, v := range all {
-		if v.String() == name {
-			return v, true
-		}
-	}
-	return 0, false
-}
-
 func all[T ~uint8](names []string) []T {
 	var out []T
 	for i, n := range names {

@@ -116,16 +116,6 @@ type Rate struct {
 	Burst int32 // at least 1
 }
 
-// SKU gives one of the campaign's SKUs.
-func (s CampaignSpec) SKU(id ids.SKUID) (SKUSpec, bool) {
-	for _, sku := range s.SKUs {
-		if sku.ID == id {
-			return sku, true
-		}
-	}
-	return SKUSpec{}, false
-}
-
 // Equal compares two specs; times by instant.
 func (s CampaignSpec) Equal(other CampaignSpec) bool {
 	return reflect.DeepEqual(s.normal(), other.normal())

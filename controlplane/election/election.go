@@ -66,38 +66,32 @@ func (e *Election) Current() (core.Leader, bool) {
 // lead ends the leadership, not Run.
 func (e *Election) Run(ctx context.Context, lead func(context.Context, core.Leader) error) error {
 	for ctx.Err() == nil {
-		if err := e.vacant(ctx); err != nil {
-			break
-		}
+		e.vacant(ctx)
 		if err := e.term(ctx, lead); err != nil && ctx.Err() == nil {
 			e.log.WarnContext(ctx, "not leading", "event", "leadership_ended", telemetry.Error, err)
 		}
-		if e.clock.Sleep(ctx, e.cfg.TTL/20) != nil { // another one may have been faster
-			break
-		}
+		_ = e.clock.Sleep(ctx, e.cfg.TTL/20) // another one may have been faster; ends early with ctx
 	}
 	return nil
 }
 
-// vacant waits until the view shows nobody leading, or for one TTL: a view that
-// is stale must not keep a replica from trying.
-func (e *Election) vacant(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+// vacant waits until the view shows nobody leading, for one TTL at most (a view
+// that is stale must not keep a replica from trying), or until ctx ends.
+func (e *Election) vacant(ctx context.Context) {
 	timer := e.clock.NewTimer(e.cfg.TTL)
 	defer timer.Stop()
 	for {
 		changed := e.view.Changed()
 		s := e.view.Snapshot()
 		if _, taken := s.Leader(); s.Revision() > 0 && !taken {
-			return nil
+			return
 		}
 		select {
 		case <-changed:
 		case <-timer.C():
-			return nil
+			return
 		case <-ctx.Done():
-			return ctx.Err()
+			return
 		}
 	}
 }

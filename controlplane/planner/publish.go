@@ -117,7 +117,7 @@ func refusedForGood(err error) bool {
 // they are not where this publish left them: a view that is late must not open
 // books for a publish that is being given up, nor take back those of one that
 // goes on.
-func (r publishing) begin(tx *store.Tx, state core.CampaignState) (core.Campaign, core.Operation, error) {
+func (r publishing) begin(tx *store.Tx) (core.Campaign, core.Operation, error) {
 	if err := tx.Lead(r.leader); err != nil {
 		return core.Campaign{}, core.Operation{}, err
 	}
@@ -129,7 +129,7 @@ func (r publishing) begin(tx *store.Tx, state core.CampaignState) (core.Campaign
 	if err != nil {
 		return core.Campaign{}, core.Operation{}, err
 	}
-	if !known || !exists || op.State.Terminal() || campaign.OperationID != r.op.ID || campaign.State != state ||
+	if !known || !exists || op.State.Terminal() || campaign.OperationID != r.op.ID || campaign.State != core.CampaignPublishing ||
 		(op.Step == core.StepGiveUp) != (r.op.Step == core.StepGiveUp) {
 		return core.Campaign{}, core.Operation{}, errMoved
 	}
@@ -142,7 +142,7 @@ var errMoved = errors.New("the campaign moved meanwhile")
 // route deals the buckets. They are frozen from here on.
 func (r publishing) route(ctx context.Context) (outcome, error) {
 	_, err := r.p.store.Update(ctx, "route "+r.op.Subject, func(tx *store.Tx) error {
-		campaign, op, err := r.begin(tx, core.CampaignPublishing)
+		campaign, op, err := r.begin(tx)
 		if err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (r publishing) route(ctx context.Context) (outcome, error) {
 		if err != nil {
 			return err
 		}
-		route, known, err := tx.Route(campaign.Spec.ID)
+		_, known, err := tx.Route(campaign.Spec.ID)
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (r publishing) route(ctx context.Context) (outcome, error) {
 			if err != nil {
 				return err
 			}
-			route = core.Route{Campaign: campaign.Spec.ID, Version: 1, Domains: []core.DomainRoute{{Homes: homes}}}
+			route := core.Route{Campaign: campaign.Spec.ID, Version: 1, Domains: []core.DomainRoute{{Homes: homes}}}
 			if err := tx.PutRoute(route); err != nil {
 				return err
 			}
@@ -186,7 +186,7 @@ func (r publishing) books(ctx context.Context) (outcome, error) {
 func (r publishing) book(ctx context.Context, sku core.SKUSpec) error {
 	key := r.campaign.Key(sku.ID)
 	_, err := r.p.store.Update(ctx, "book "+key.String(), func(tx *store.Tx) error {
-		campaign, _, err := r.begin(tx, core.CampaignPublishing)
+		campaign, _, err := r.begin(tx)
 		if err != nil {
 			return err
 		}
@@ -326,7 +326,7 @@ func (r publishing) unready(step string) (late string, missing []string) {
 // published puts the campaign on sale.
 func (r publishing) published(ctx context.Context) (outcome, error) {
 	_, err := r.p.store.Update(ctx, "publish "+r.op.Subject, func(tx *store.Tx) error {
-		campaign, op, err := r.begin(tx, core.CampaignPublishing)
+		campaign, op, err := r.begin(tx)
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (p *Planner) changeOperation(ctx context.Context, leader core.Leader, id st
 // books is not given up: cells may have been told.
 func (r publishing) begunGiveUp(ctx context.Context, why error) error {
 	_, err := r.p.store.Update(ctx, "give up "+r.op.Subject, func(tx *store.Tx) error {
-		campaign, op, err := r.begin(tx, core.CampaignPublishing)
+		campaign, op, err := r.begin(tx)
 		if err != nil || campaign.FullyBooked() {
 			return err
 		}
@@ -72,7 +72,7 @@ func (r publishing) giveUp(ctx context.Context) error {
 		}
 	}
 	_, err := r.p.store.Update(ctx, "give up "+r.op.Subject, func(tx *store.Tx) error {
-		campaign, op, err := r.begin(tx, core.CampaignPublishing)
+		campaign, op, err := r.begin(tx)
 		if err != nil || len(campaign.BookedSKUs) > 0 {
 			return err
 		}
@@ -96,7 +96,7 @@ func (r publishing) giveUp(ctx context.Context) error {
 func (r publishing) unbook(ctx context.Context, sku ids.SKUID) error {
 	key := r.campaign.Key(sku)
 	_, err := r.p.store.Update(ctx, "unbook "+key.String(), func(tx *store.Tx) error {
-		campaign, _, err := r.begin(tx, core.CampaignPublishing)
+		campaign, _, err := r.begin(tx)
 		if err != nil {
 			return err
 		}

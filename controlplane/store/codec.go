@@ -55,7 +55,7 @@ type Entry struct {
 // entry decodes a listed or watched key. Keys of nobody have Kind 0.
 func (s *Store) entry(kv *mvccpb.KeyValue) Entry {
 	e := Entry{Key: string(kv.Key), ModRevision: kv.ModRevision}
-	e.Kind, _ = s.keys.kind(e.Key)
+	e.Kind = s.keys.kind(e.Key)
 	if e.Kind == 0 || e.Kind == KindAudit {
 		return e
 	}

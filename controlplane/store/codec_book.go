@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"google.golang.org/protobuf/proto"
-
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/convert"

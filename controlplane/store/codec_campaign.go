@@ -3,9 +3,8 @@ package store
 import (
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"

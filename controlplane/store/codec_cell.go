@@ -1,9 +1,8 @@
 package store
 
 import (
-	"google.golang.org/protobuf/proto"
-
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"

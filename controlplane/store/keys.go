@@ -97,17 +97,16 @@ func (k keys) audit(at time.Time, id string) string {
 	return k.room(KindAudit) + at.UTC().Format("2006-01-02T15:04:05.000000000Z") + "-" + id
 }
 
-// kind tells what a key holds, and its name within the folder; 0 for a key of
-// nobody.
-func (k keys) kind(key string) (Kind, string) {
+// kind tells what a key holds; 0 for a key of nobody.
+func (k keys) kind(key string) Kind {
 	rest, ours := strings.CutPrefix(key, k.prefix)
 	if !ours {
-		return 0, ""
+		return 0
 	}
 	for kind, room := range rooms {
 		if name, found := strings.CutPrefix(rest, room); found && (strings.HasSuffix(room, "/") == (name != "")) {
-			return kind, name
+			return kind
 		}
 	}
-	return 0, ""
+	return 0
 }

@@ -96,11 +96,6 @@ func (s *Store) Cell(ctx context.Context, id ids.CellID) (core.Cell, error) {
 	return lookup(ctx, s, s.keys.cell(id), decodeCell, core.ErrUnknownCell)
 }
 
-// Campaign reads one campaign, linearizably. core.ErrUnknownCampaign.
-func (s *Store) Campaign(ctx context.Context, id ids.CampaignID) (core.Campaign, error) {
-	return lookup(ctx, s, s.keys.campaign(id), decodeCampaign, core.ErrUnknownCampaign)
-}
-
 // Operation reads one operation, linearizably. core.ErrUnknownOperation.
 func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error) {
 	return lookup(ctx, s, s.keys.operation(id), decodeOperation, core.ErrUnknownOperation)

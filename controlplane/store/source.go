@@ -125,7 +125,7 @@ func watchError(resp clientv3.WatchResponse, open bool) error {
 func (s *Store) changed(ev *clientv3.Event) Entry {
 	if ev.Type == clientv3.EventTypeDelete {
 		e := Entry{Key: string(ev.Kv.Key), Deleted: true, ModRevision: ev.Kv.ModRevision}
-		e.Kind, _ = s.keys.kind(e.Key)
+		e.Kind = s.keys.kind(e.Key)
 		return e
 	}
 	return s.entry(ev.Kv)

@@ -26,8 +26,8 @@ const (
 // long as one call of the middle.
 type Tx struct {
 	s    *Store
-	ctx  context.Context
-	read map[string]int64 // key → ModRevision it was read at
+	ask  func(key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) // linearizable, bounded
+	read map[string]int64                                                           // key → ModRevision it was read at
 	cmps []clientv3.Cmp
 	ops  []clientv3.Op
 }
@@ -42,12 +42,12 @@ func (s *Store) Update(ctx context.Context, verb string, middle func(tx *Tx) err
 	var last error
 	unknown := false
 	for range maxTries {
-		tx := &Tx{s: s, ctx: ctx, read: map[string]int64{}}
+		tx := &Tx{s: s, ask: s.asker(ctx), read: map[string]int64{}}
 		last = middle(tx)
 		if last == nil {
 			var revision int64
 			var done bool
-			if revision, done, last = tx.commit(); done {
+			if revision, done, last = tx.commit(ctx); done {
 				return revision, nil
 			}
 		}
@@ -68,6 +68,15 @@ func (s *Store) Update(ctx context.Context, verb string, middle func(tx *Tx) err
 	return 0, fmt.Errorf("%s: %w", verb, last)
 }
 
+// asker reads for one change, each read bounded by the store's timeout.
+func (s *Store) asker(ctx context.Context) func(string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return func(key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		return s.kv.Get(ctx, key, opts...)
+	}
+}
+
 // newPause gives jittered waits from 2 ms to 250 ms.
 func newPause() func() time.Duration {
 	b := backoff.NewExponentialBackOff()
@@ -78,14 +87,14 @@ func newPause() func() time.Duration {
 }
 
 // commit is done when the change stands or there was nothing to put.
-func (tx *Tx) commit() (revision int64, done bool, err error) {
+func (tx *Tx) commit(ctx context.Context) (revision int64, done bool, err error) {
 	if len(tx.ops) == 0 {
 		return 0, true, nil
 	}
 	if n := len(tx.cmps) + len(tx.ops); n > maxOps {
 		return 0, false, fmt.Errorf("%w: %d operations in one transaction, at most %d", core.ErrTooLarge, n, maxOps)
 	}
-	ctx, cancel := context.WithTimeout(tx.ctx, tx.s.timeout)
+	ctx, cancel := context.WithTimeout(ctx, tx.s.timeout)
 	defer cancel()
 	resp, err := tx.s.kv.Txn(ctx).If(tx.cmps...).Then(tx.ops...).Commit()
 	if err != nil {
@@ -116,9 +125,7 @@ func (tx *Tx) Lead(l core.Leader) error {
 
 // get reads a key, linearizably, and makes the commit conditional on it.
 func (tx *Tx) get(key string) (*mvccpb.KeyValue, error) {
-	ctx, cancel := context.WithTimeout(tx.ctx, tx.s.timeout)
-	defer cancel()
-	resp, err := tx.s.kv.Get(ctx, key)
+	resp, err := tx.ask(key)
 	if err != nil {
 		return nil, readError("read "+key, err)
 	}
@@ -174,9 +181,7 @@ func (tx *Tx) remove(key string) error {
 // since: one ranged compare, whatever their number.
 func (tx *Tx) Cells() (map[ids.CellID]core.Cell, error) {
 	room := tx.s.keys.room(KindCell)
-	ctx, cancel := context.WithTimeout(tx.ctx, tx.s.timeout)
-	defer cancel()
-	resp, err := tx.s.kv.Get(ctx, room, clientv3.WithPrefix())
+	resp, err := tx.ask(room, clientv3.WithPrefix())
 	if err != nil {
 		return nil, readError("read cells", err)
 	}
@@ -185,7 +190,7 @@ func (tx *Tx) Cells() (map[ids.CellID]core.Cell, error) {
 	for _, kv := range resp.Kvs {
 		c, err := checked(decodeCell(kv))
 		if err != nil {
-			tx.s.log.WarnContext(tx.ctx, "cell record cannot be read; it takes part in nothing",
+			tx.s.log.Warn("cell record cannot be read; it takes part in nothing",
 				"event", "record_quarantined", "key", string(kv.Key), "error", err)
 			continue
 		}

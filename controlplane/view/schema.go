@@ -33,8 +33,7 @@ func table(kind store.Kind) *memdb.TableSchema {
 	t := &memdb.TableSchema{Name: kind.String(), Indexes: map[string]*memdb.IndexSchema{
 		"id": {Name: "id", Unique: true, Indexer: index(func(r *row) []byte { return []byte(r.key) })},
 	}}
-	switch kind {
-	case store.KindRecord:
+	if kind == store.KindRecord {
 		// campaign: a campaign's records in the order in which they were created.
 		t.Indexes["campaign"] = &memdb.IndexSchema{Name: "campaign", Indexer: index(func(r *row) []byte {
 			rec, _ := r.value.(core.Record)
@@ -57,7 +56,8 @@ func table(kind store.Kind) *memdb.TableSchema {
 			}
 			return ascending(rec.CreateRevision)
 		})}
-	case store.KindOperation:
+	}
+	if kind == store.KindOperation {
 		// created: in the order in which they were begun.
 		t.Indexes["created"] = &memdb.IndexSchema{Name: "created", Indexer: index(func(r *row) []byte {
 			op, _ := r.value.(core.Operation)
@@ -76,7 +76,7 @@ func table(kind store.Kind) *memdb.TableSchema {
 }
 
 func ascending(n int64) []byte {
-	return binary.BigEndian.AppendUint64(nil, uint64(max(n, 0))) //nolint:gosec // not negative
+	return binary.BigEndian.AppendUint64(nil, uint64(max(n, 0)))
 }
 
 // last is above every number of ascending.

@@ -80,20 +80,19 @@ func (v *View) Run(ctx context.Context) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval, pause.RandomizationFactor = 50*time.Millisecond, 5*time.Second, 0.5
 	pause.Reset()
-	for {
+	for ctx.Err() == nil {
 		loaded, err := v.round(ctx)
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
 		v.cycles.WithLabelValues(cause(err)).Inc()
 		v.log.WarnContext(ctx, "view is stale; it lists again", "event", "view_stale", telemetry.Error, err, telemetry.ErrorClass, cause(err))
 		if loaded {
 			pause.Reset()
 		}
-		if v.clock.Sleep(ctx, pause.NextBackOff()) != nil {
-			return nil
-		}
+		_ = v.clock.Sleep(ctx, pause.NextBackOff()) // ends early with ctx, which ends the loop
 	}
+	return nil //nolint:nilerr // the end of ctx is how it ends
 }
 
 func cause(err error) string {
@@ -173,11 +172,11 @@ func (v *View) apply(b store.Batch) error {
 }
 
 func (v *View) change(txn *memdb.Txn, quarantined map[string]string, e store.Entry) error {
-	switch {
-	case e.Err != nil:
+	if e.Err != nil {
 		v.quarantine(quarantined, e)
-		return nil
-	case e.Deleted:
+		return nil //nolint:nilerr // the record is put aside; the batch goes on
+	}
+	if e.Deleted {
 		delete(quarantined, e.Key)
 		_, err := txn.DeleteAll(e.Kind.String(), "id", e.Key)
 		return err
@@ -231,10 +230,4 @@ func (v *View) WaitFor(ctx context.Context, revision int64) (Snapshot, error) {
 			return Snapshot{}, fmt.Errorf("wait for revision %d: %w", revision, ctx.Err())
 		}
 	}
-}
-
-// Ready tells whether the view was ever loaded, and its age.
-func (v *View) Ready() (bool, time.Duration) {
-	s := v.Snapshot()
-	return s.Revision() > 0, s.Age()
 }
