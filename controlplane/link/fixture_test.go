@@ -206,6 +206,15 @@ func (p *process) recv() *pb.LinkResponse {
 	return m
 }
 
+// over reads on to the stream's end.
+func (p *process) over() error {
+	for {
+		if _, err := p.stream.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
 // refused reads on to the refusal.
 func (p *process) refused() *pb.Refusal {
 	p.t.Helper()

@@ -295,7 +295,7 @@ func TestDirectivesGoToTheReporterOnly(t *testing.T) {
 	if err := r.hub.Send(ctx, "cell-1", first.Stream, d); !errors.Is(err, planner.ErrNoReporter) {
 		t.Fatalf("sent over a stream that was replaced: %v", err)
 	}
-	if _, err := p.stream.Recv(); !errors.Is(err, rpcstatus.ErrConflict) {
+	if err := p.over(); !errors.Is(err, rpcstatus.ErrConflict) {
 		t.Fatalf("%v", err)
 	}
 }
@@ -336,7 +336,7 @@ func TestStreamsEndWithTheLeadership(t *testing.T) {
 	r := newReplica(t, link.Options{}).lead()
 	p := r.join(hello("cell-1", "a"))
 	r.abdicate()
-	if _, err := p.stream.Recv(); !errors.Is(err, rpcstatus.ErrUnavailable) {
+	if err := p.over(); !errors.Is(err, rpcstatus.ErrUnavailable) {
 		t.Fatalf("%v", err)
 	}
 	if got := r.dial(hello("cell-1", "a")).refused(); got.GetCode() != pb.RefusalCode_REFUSAL_CODE_NOT_LEADER {
@@ -370,7 +370,7 @@ func TestMoreResultsThanThePlannerTakesCutTheStream(t *testing.T) {
 			break
 		}
 	}
-	if _, err := p.stream.Recv(); !errors.Is(err, rpcstatus.ErrExhausted) {
+	if err := p.over(); !errors.Is(err, rpcstatus.ErrExhausted) {
 		t.Fatalf("%v", err)
 	}
 }
@@ -386,7 +386,7 @@ func TestTheFirstMessageMustBeHello(t *testing.T) {
 	}
 	p := r.join(hello("cell-1", "a"))
 	p.send(&pb.LinkRequest{Kind: &pb.LinkRequest_Hello{Hello: hello("cell-1", "a")}})
-	if _, err := p.stream.Recv(); !errors.Is(err, rpcstatus.ErrInvalidArgument) {
+	if err := p.over(); !errors.Is(err, rpcstatus.ErrInvalidArgument) {
 		t.Fatalf("%v", err)
 	}
 }
