@@ -98,8 +98,8 @@ func (s *Store) resolved(ctx context.Context, verb func() error) error {
 
 func (a Adjustment) check() error {
 	switch {
-	case a.ID == "" || len(a.ID) > 128:
-		return fmt.Errorf("%w: adjustment_id must have 1 to 128 bytes", ErrInvalid)
+	case a.ID == "" || len(a.ID) > 256:
+		return fmt.Errorf("%w: adjustment_id must have 1 to 256 bytes", ErrInvalid)
 	case a.Kind != Grant && a.Kind != Return:
 		return fmt.Errorf("%w: kind must be GRANT or RETURN", ErrInvalid)
 	case a.Number < 1:
