@@ -21,14 +21,14 @@ func TestConfiguration(t *testing.T) {
 	for _, k := range config.Describe[config.Common]() {
 		common[k.Name] = true
 	}
-	r.generated(t, configurationPage, "common", settings(config.Describe[config.Common](), nil))
-	r.generated(t, configurationPage, "controlplane", settings(config.Describe[controlplane.Config](), common))
-	r.generated(t, configurationPage, "cell", settings(config.Describe[cell.Config](), common))
-	r.generated(t, configurationPage, "edge", settings(config.Describe[edge.Config](), common))
+	r.generated(t, configurationPage, "common", describe(config.Describe[config.Common](), nil))
+	r.generated(t, configurationPage, "controlplane", describe(config.Describe[controlplane.Config](), common))
+	r.generated(t, configurationPage, "cell", describe(config.Describe[cell.Config](), common))
+	r.generated(t, configurationPage, "edge", describe(config.Describe[edge.Config](), common))
 }
 
-// settings is the table of keys that are not in without.
-func settings(keys []config.Key, without map[string]bool) string {
+// describe is the table of keys that are not in without.
+func describe(keys []config.Key, without map[string]bool) string {
 	var table strings.Builder
 	table.WriteString("| key | kind | default | meaning |\n|---|---|---|---|\n")
 	for _, k := range keys {
