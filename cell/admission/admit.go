@@ -89,14 +89,15 @@ var admitFunction = function[admitCall, Result]{
 	name: "cq1_admit",
 	render: func(a admitCall) ([]string, []any) {
 		k := a.Scope.at(a.build)
-		return []string{
-				a.Scope.metaKey(), k.stock(a.SKU), k.marks(), k.buckets(a.Domain), k.record(a.SKU, a.Request, a.User),
-				k.nonce(a.Nonce), k.outstanding(a.SKU), k.pending(a.SKU), k.stream(), k.stats(a.SKU),
-			}, []any{
-				a.build.String(), a.build.Fence, string(a.SKU), string(a.User), string(a.Request), string(a.reservation),
-				a.fingerprint, a.Quantity, ids.Bucket(a.User), a.Domain, a.PermitExpiresAtMS,
-				a.prepared, a.attempt, a.Traceparent,
-			}
+		keys := []string{
+			a.Scope.metaKey(), k.stock(a.SKU), k.marks(), k.buckets(a.Domain), k.record(a.SKU, a.Request, a.User),
+			k.nonce(a.Nonce), k.outstanding(a.SKU), k.pending(a.SKU), k.stream(), k.stats(a.SKU),
+		}
+		return keys, []any{
+			a.build.String(), a.build.Fence, string(a.SKU), string(a.User), string(a.Request), string(a.reservation),
+			a.fingerprint, a.Quantity, ids.Bucket(a.User), a.Domain, a.PermitExpiresAtMS,
+			a.prepared, a.attempt, a.Traceparent,
+		}
 	},
 	decode: decodeResult,
 }

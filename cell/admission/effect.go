@@ -32,16 +32,17 @@ var effectFunction = function[Effect, EffectResult]{
 		if winnerSKU == "" {
 			winnerSKU = m.GetSkuId()
 		}
-		return []string{
-				e.Scope.metaKey(), k.stock(sku), k.marks(), k.applied(),
-				k.record(sku, ids.RequestID(m.GetRequestId()), ids.UserID(m.GetUserId())),
-				k.outstanding(sku), k.pending(sku), k.stats(sku),
-			}, []any{
-				e.Build.String(), m.GetSkuId(), m.GetUserId(), m.GetRequestId(), m.GetReservationId(), m.GetEffectId(),
-				m.GetStockDelta(), m.GetStockVersion(), admissionBuild(m), m.GetSettle(), int32(m.GetMark()),
-				m.GetWinnerReservationId(), m.GetWinnerRequestId(), winnerSKU, int32(m.GetState()), int32(m.GetReason()),
-				m.GetOrderId(), m.GetExpiresAtMs(), m.GetAggregateVersion(),
-			}
+		keys := []string{
+			e.Scope.metaKey(), k.stock(sku), k.marks(), k.applied(),
+			k.record(sku, ids.RequestID(m.GetRequestId()), ids.UserID(m.GetUserId())),
+			k.outstanding(sku), k.pending(sku), k.stats(sku),
+		}
+		return keys, []any{
+			e.Build.String(), m.GetSkuId(), m.GetUserId(), m.GetRequestId(), m.GetReservationId(), m.GetEffectId(),
+			m.GetStockDelta(), m.GetStockVersion(), admissionBuild(m), m.GetSettle(), int32(m.GetMark()),
+			m.GetWinnerReservationId(), m.GetWinnerRequestId(), winnerSKU, int32(m.GetState()), int32(m.GetReason()),
+			m.GetOrderId(), m.GetExpiresAtMs(), m.GetAggregateVersion(),
+		}
 	},
 	decode: func(r reply) (EffectResult, error) {
 		r.arity(2)

@@ -29,7 +29,6 @@ type fuzz struct {
 	expected ids.Build
 	granted  []Granted
 	count    int64
-	run      int
 }
 
 func (f *fuzz) user() ids.UserID { return ids.UserID(rapid.SampledFrom(oddUsers).Draw(f.T, "user")) }

@@ -17,7 +17,7 @@
 //
 // Publisher runs once per target in every process with the role outbox; several run
 // side by side, each under its own owner name. A loop that finds nothing waits
-// longer, up to ten intervals; one that found a full batch goes on at once.
+// longer, up to five intervals; one that found a full batch goes on at once.
 //
 // # Neighbours
 //

@@ -64,7 +64,7 @@ const (
 	defaultBatch    = 500
 	defaultLease    = 10 * time.Second
 	defaultPause    = 250 * time.Millisecond
-	idleFactor      = 10  // how many intervals an idle loop waits at most
+	idleFactor      = 5   // how many intervals an idle loop waits at most
 	repeatFaultLog  = 100 // every so many equal failures are logged again
 )
 
@@ -115,8 +115,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 		default:
 			wait = min(max(2*wait, p.cfg.Interval), idleFactor*p.cfg.Interval)
 		}
-		if p.deps.Clock.Sleep(ctx, wait) != nil {
+		timer := p.deps.Clock.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
 			return nil
+		case <-timer.C():
 		}
 	}
 }

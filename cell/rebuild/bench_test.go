@@ -212,7 +212,7 @@ func (p *process) decided(user, request string) admission.Result {
 		r = p.ask(user, request)
 		switch r.Outcome {
 		case admission.NotReady, admission.Paused:
-			return fmt.Errorf("%s: %v", r.Outcome, r.Err)
+			return fmt.Errorf("%s: %w", r.Outcome, r.Err)
 		case admission.TempSoldOut:
 			p.b.t.Fatalf("%s/%s: sold out although there is stock", user, request)
 		default:

@@ -30,6 +30,14 @@ func (l *Loop) rebuild(ctx context.Context, p Plan, s sight, cause Cause) error 
 	if err != nil {
 		return fmt.Errorf("mint a build of %s: %w", p.Scope.Tag(), err)
 	}
+	// Another process may have finished between the look and the claim: a second
+	// rebuild would reject every admission of its new mirror.
+	if s, err = l.see(ctx, p, s); err != nil {
+		return err
+	}
+	if judge(s) == Fit {
+		return l.shard.ReleaseMint(ctx, p.Scope.Campaign, p.Scope.Key(), l.cfg.Owner)
+	}
 	if err := l.build(ctx, p, s, mint); err != nil {
 		return fmt.Errorf("build %s of %s: %w", mint.Build, p.Scope.Tag(), err)
 	}

@@ -9,7 +9,8 @@
 //  2. A fit mirror is expected, so that this process admits into it. Any other is
 //     forgotten at once: NOT_READY, never sold out.
 //  3. Mint a build in the shard. One process at a time has the right to build, by the
-//     shard's clock; the others wait.
+//     shard's clock; the others wait. Then look again: whoever had the right before
+//     may have cured it.
 //  4. Pause: raise the fence version in the meta and stop admissions into what is there.
 //  5. Older entries get a bounded time to reach the log. What does not is rejected as
 //     LOST_ADMISSION afterwards, and its receipt says so.

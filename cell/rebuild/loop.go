@@ -178,16 +178,8 @@ func (l *Loop) Look(ctx context.Context) error {
 }
 
 func (l *Loop) lookAt(ctx context.Context, p Plan, fence int64, server, identity string) error {
-	s := sight{server: server, shard: identity, fence: fence}
-	for _, sku := range p.SKUs {
-		f, err := l.mirror.Facts(ctx, p.Scope, sku)
-		if err != nil {
-			return err
-		}
-		s.facts = append(s.facts, f)
-	}
-	var err error
-	if s.raised, err = l.shard.RaisedBuild(ctx, p.Scope.Campaign, p.Scope.Key()); err != nil {
+	s, err := l.see(ctx, p, sight{server: server, shard: identity, fence: fence})
+	if err != nil {
 		return err
 	}
 	w := l.watched(p.Scope)
@@ -208,6 +200,20 @@ func (l *Loop) lookAt(ctx context.Context, p Plan, fence int64, server, identity
 	w.fitAt = l.deps.Clock.Now()
 	l.age(p.Scope, w)
 	return l.refresh(ctx, p, s.raised, w)
+}
+
+// see fills in what the mirror and the shard say now.
+func (l *Loop) see(ctx context.Context, p Plan, s sight) (sight, error) {
+	s.facts = make([]admission.Facts, len(p.SKUs))
+	for i, sku := range p.SKUs {
+		var err error
+		if s.facts[i], err = l.mirror.Facts(ctx, p.Scope, sku); err != nil {
+			return s, err
+		}
+	}
+	var err error
+	s.raised, err = l.shard.RaisedBuild(ctx, p.Scope.Campaign, p.Scope.Key())
+	return s, err
 }
 
 // refresh brings newer rules to a mirror that is fit.

@@ -1,6 +1,7 @@
 package rebuild_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -48,7 +49,7 @@ func TestMirrorBeforeTheFirstGrant(t *testing.T) {
 	b.everything()
 	testkit.Eventually(t, 20*time.Second, func() error {
 		if r := b.one.ask("ann", "r1"); r.Outcome != admission.TempSoldOut {
-			return fmt.Errorf("%s %v", r.Outcome, r.Err)
+			return fmt.Errorf("%s: %w", r.Outcome, r.Err)
 		}
 		return nil
 	})
@@ -250,6 +251,46 @@ func TestTwoProcessesOneMirror(t *testing.T) {
 			t.Fatalf("one admits into %s, the other into %s", x.Build, y.Build)
 		}
 	}
+}
+
+// A process that looked before another one finished, and got the claim after it,
+// leaves the new mirror alone: its admissions would be lost with it.
+func TestLateBuilderLeavesACuredMirrorAlone(t *testing.T) {
+	b := newBench(t)
+	b.grant(10)
+	two := b.process("two")
+	late := &lateMint{Store: two.store, first: func() { // between the look of two and its claim
+		b.must(b.one.loop.Look(b.ctx))
+		b.must(b.one.loop.Look(b.ctx))
+		b.one.accepted("ann", "r1")
+	}}
+	loop, err := rebuild.New(rebuild.Config{Owner: "two"}, late, two.mirror, two.producer, two.sweeper, plans(1),
+		rebuild.Deps{Clock: clock.System(), Logger: b.log, Registry: prometheus.NewRegistry()})
+	b.must(err)
+	b.must(loop.Look(b.ctx))
+	if late.first != nil {
+		t.Fatal("two never asked for a claim")
+	}
+	if r := b.one.ask("ann", "r1"); r.Outcome != admission.Replayed || r.Build.Count != 1 {
+		t.Fatalf("%s under build %s: the mirror of one is gone", r.Outcome, r.Build)
+	}
+	b.redis.FlushAll(t) // and the claim was given back
+	b.everything()
+	b.one.accepted("bob", "r1")
+}
+
+// lateMint does something in front of the first claim.
+type lateMint struct {
+	*shard.Store
+	first func()
+}
+
+func (l *lateMint) MintBuild(ctx context.Context, campaign ids.CampaignID, scope, owner string, lease time.Duration) (shard.Mint, error) {
+	if l.first != nil {
+		l.first()
+		l.first = nil
+	}
+	return l.Store.MintBuild(ctx, campaign, scope, owner, lease)
 }
 
 // A builder that stalls between its mint and its switch is overtaken: the mirror

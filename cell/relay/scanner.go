@@ -178,7 +178,7 @@ func (s *Scanner) look(ctx context.Context, w admission.Waiting, repeats map[ids
 	}
 	repeats[w.Reservation] = repeat{times: r.times + 1, last: now}
 	// Sent without its stream entry: the answer is not needed, the next scan looks again.
-	s.producer.send(w.Granted, func(error) {})
+	s.producer.send(w.Granted, func(error) {}) //nolint:contextcheck // it goes out whoever waits
 	return unknownResult, nil
 }
 

@@ -114,7 +114,7 @@ func (s *Sweeper) produce(ctx context.Context, list []admission.Granted) error {
 			continue
 		}
 		sent++
-		s.producer.send(g, func(err error) { answers <- answer{g, err} })
+		s.producer.send(g, func(err error) { answers <- answer{g, err} }) //nolint:contextcheck // it goes out whoever waits
 	}
 	var acked []admission.Granted
 	var firstErr error
