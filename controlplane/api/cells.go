@@ -146,7 +146,7 @@ const askTime = 2 * time.Second
 func (h *Cells) render(ctx context.Context, s view.Snapshot, c core.Cell, ask bool) *pb.Cell {
 	out := &pb.Cell{
 		Spec: convert.CellSpec(c.Spec), State: pb.CellState(s.CellState(c)), Version: c.Version, FenceVersion: c.FenceVersion,
-		LastReportAgeMs: -1, ShardDetail: "not asked",
+		LastReportAgeMs: -1,
 	}
 	for _, in := range s.Instances(c.Spec.ID) {
 		lease, reporter, faults, _ := h.Liveness.Process(c.Spec.ID, in.ID)
