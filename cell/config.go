@@ -112,6 +112,8 @@ type Relay struct {
 type Orders struct {
 	BatchMax  int           `config:"batch_max" default:"500" min:"1" max:"5000" doc:"messages in one transaction"`
 	BatchWait time.Duration `config:"batch_wait" default:"2ms" min:"0s" max:"1s" doc:"how long a batch waits for more messages"`
+	// The brokers' group.min.session.timeout.ms (6 s by default) is the least they accept.
+	SessionTimeout time.Duration `config:"session_timeout" default:"6s" min:"1s" max:"5m" doc:"how long the group keeps the partitions of a process that died without a word"`
 }
 
 // Closer paces the closing of unpaid orders.

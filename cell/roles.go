@@ -83,6 +83,7 @@ func (p *parts) startRelay(group *lifecycle.Group) error {
 func (p *parts) startOrders(group *lifecycle.Group) error {
 	consumer, err := orders.New(orders.Config{
 		Cell: p.cell, Brokers: p.cfg.Kafka.Brokers, Topic: p.cfg.Kafka.Topic, BatchMax: p.cfg.Orders.BatchMax, BatchWait: p.cfg.Orders.BatchWait,
+		SessionTimeout: p.cfg.Orders.SessionTimeout,
 	}, p.shard, p.clock, p.log, p.registry)
 	if err != nil {
 		return err

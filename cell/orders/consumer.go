@@ -38,8 +38,11 @@ type Config struct {
 	Topic     string        // default: the cell's admissions topic
 	BatchMax  int           // messages in one transaction; default 500
 	BatchWait time.Duration // how long a small batch waits for more; 0: not at all
-	RetryMin  time.Duration // back-off after a fault; default 50 ms
-	RetryMax  time.Duration // default 2 s
+	// SessionTimeout is how long the group keeps the partitions of a process that died without a word;
+	// default 6 s. Positions are the shard's, so that a process taken for dead too early does no harm.
+	SessionTimeout time.Duration
+	RetryMin       time.Duration // back-off after a fault; default 50 ms
+	RetryMax       time.Duration // default 2 s
 }
 
 // Consumer applies the partitions that the group hands to this process.
@@ -81,6 +84,8 @@ func New(cfg Config, store Store, clk clock.Clock, log *slog.Logger, reg prometh
 		kgo.ClientID(events.ClientID(cfg.Cell, "orders")),
 		kgo.ConsumerGroup(events.GroupID(cfg.Cell)),
 		kgo.ConsumeTopics(cfg.Topic),
+		kgo.SessionTimeout(cfg.SessionTimeout),
+		kgo.HeartbeatInterval(cfg.SessionTimeout / 4),
 		kgo.DisableAutoCommit(),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // an offset outside the log is ours to judge
 		kgo.AdjustFetchOffsetsFn(c.assigned),
@@ -101,6 +106,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.BatchMax <= 0 {
 		c.BatchMax = 500
+	}
+	if c.SessionTimeout <= 0 {
+		c.SessionTimeout = 6 * time.Second // the least that a broker of default settings accepts
 	}
 	if c.RetryMin <= 0 {
 		c.RetryMin = 50 * time.Millisecond
