@@ -22,6 +22,7 @@ var eleventh = time.Date(2026, 11, 11, 0, 0, 0, 0, time.UTC)
 //	verdict WORD         what Verify answers from now on: ok, broken, unchecked
 //	refuse N             the next N calls are refused as unavailable
 //	token ROLE           the last call came with that role's token
+//	order REQUEST STATE  the shards have an order of that request
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -37,6 +38,12 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"rc":      rc,
 			"verdict": func(ts *testscript.TestScript, _ bool, args []string) { of(ts).verdict = verdictOf(args[0]) },
+			"order": func(ts *testscript.TestScript, _ bool, args []string) {
+				f := of(ts)
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				f.resolved[args[0]] = []*pb.ResolvedRow{{CellId: "cell-1", Outcome: "ORDERED", OrderId: "o-" + args[0], OrderState: pb.OrderState(pb.OrderState_value["ORDER_STATE_"+args[1]]), Quantity: 1}}
+			},
 			"refuse": func(ts *testscript.TestScript, _ bool, args []string) {
 				n, err := strconv.Atoi(args[0])
 				ts.Check(err)

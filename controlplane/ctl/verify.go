@@ -100,6 +100,9 @@ func records(file string) iter.Seq2[history.Record, error] {
 		}
 		defer func() { _ = f.Close() }() // only read
 		for r, err := range history.Read(f) {
+			if err != nil {
+				err = usage("--history %s: %v", file, err) // a damaged file judges nothing
+			}
 			if !yield(r, err) {
 				return
 			}
