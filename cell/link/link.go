@@ -27,6 +27,7 @@ type Shard interface {
 	SetWriter(w shard.Writer)
 	DropWriter()
 	TryReporterLock(ctx context.Context) (bool, error)
+	GiveUpReporterLock()
 	RaiseTerm(ctx context.Context, count int64, id string) error
 	Stocks(ctx context.Context) ([]shard.StockFacts, error)
 	InstallRules(ctx context.Context, termCount int64, termID string, rules *pb.CampaignRules) (shard.RulesOutcome, error)

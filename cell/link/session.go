@@ -42,6 +42,7 @@ var errSilent = errors.New("the leader is silent")
 func (l *Link) session(parent context.Context, client pb.CellLinkServiceClient) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(parent)) // a stream says goodbye after parent's end
 	defer cancel()
+	defer l.Shard.GiveUpReporterLock() // without a stream there is nobody to report to
 	hello, err := l.hello(parent)
 	if err != nil {
 		return err
@@ -91,9 +92,11 @@ func (l *Link) hello(ctx context.Context) (*pb.Hello, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the shard's identity: %w", err)
 	}
-	reporter, err := l.Shard.TryReporterLock(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reporter lock: %w", err)
+	reporter := false
+	if fence.InstanceGroup == l.cfg.Group { // another group's processes must find the lock free
+		if reporter, err = l.Shard.TryReporterLock(ctx); err != nil {
+			return nil, fmt.Errorf("reporter lock: %w", err)
+		}
 	}
 	l.Standing.SawFence(fence)
 	l.seen = fence.Version

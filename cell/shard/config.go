@@ -28,6 +28,9 @@ type Config struct {
 	// HeartbeatGap: a heartbeat later than this after the last one means that the shard was not
 	// writable in between, and closing waits anew; default 3 s.
 	HeartbeatGap time.Duration
+	// ReporterIdle is how long the reporter's lock stays with a process that says nothing to the shard,
+	// because it is stopped; default 10 s.
+	ReporterIdle time.Duration
 	// Replicated shards are refused at Open unless commits wait for a standby.
 	Replicated bool
 }
@@ -48,6 +51,7 @@ const (
 	defaultStatement   = 10 * time.Second
 	defaultIdle        = 5 * time.Second
 	defaultHeartbeat   = 3 * time.Second
+	defaultReporter    = 10 * time.Second
 	connectTimeout     = 5 * time.Second
 	hangUpTimeout      = time.Second
 	maxAttempts        = 5 // of one transaction: 40001, 40P01, 55P03
@@ -65,6 +69,7 @@ func (c Config) withDefaults() Config {
 	}{
 		{&c.LockTimeout, defaultLock}, {&c.StatementTimeout, defaultStatement},
 		{&c.IdleInTransaction, defaultIdle}, {&c.HeartbeatGap, defaultHeartbeat},
+		{&c.ReporterIdle, defaultReporter},
 	} {
 		if *d.field == 0 {
 			*d.field = d.value

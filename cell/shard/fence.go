@@ -71,7 +71,8 @@ func (s *Store) Heartbeat(ctx context.Context) error {
 
 // TryReporterLock makes this process the one that reports for its cell, or finds that another is.
 // The lock lives as long as its own connection: held is checked by using it, so a process that lost
-// its shard is told so. Call it before every report.
+// its shard is told so, and one that is stopped loses the lock after Config.ReporterIdle. Call it
+// before every report.
 func (s *Store) TryReporterLock(ctx context.Context) (held bool, err error) {
 	s.reporter.Lock()
 	defer s.reporter.Unlock()
@@ -82,7 +83,9 @@ func (s *Store) TryReporterLock(ctx context.Context) (held bool, err error) {
 		_ = conn.PgConn().Conn().Close()
 		s.reporter.conn = nil
 	}
-	conn, err := pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+	cfg := s.pool.Config().ConnConfig // a copy
+	cfg.RuntimeParams["idle_session_timeout"] = millis(s.cfg.ReporterIdle)
+	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return false, translate(err)
 	}
@@ -92,4 +95,17 @@ func (s *Store) TryReporterLock(ctx context.Context) (held bool, err error) {
 	}
 	s.reporter.conn = conn
 	return true, nil
+}
+
+// GiveUpReporterLock lets another process report: this one has nobody to report to.
+func (s *Store) GiveUpReporterLock() {
+	s.reporter.Lock()
+	defer s.reporter.Unlock()
+	if s.reporter.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hangUpTimeout)
+	defer cancel()
+	_ = s.reporter.conn.Close(ctx) // the lock goes with its session
+	s.reporter.conn = nil
 }

@@ -328,6 +328,28 @@ func TestReporterLock(t *testing.T) {
 	}
 }
 
+// TestAStoppedReporterLosesItsLock: a process that is stopped keeps its connections; the lock must not
+// stay with it, or its cell would get no directives for as long as it sleeps.
+func TestAStoppedReporterLosesItsLock(t *testing.T) {
+	b := newBench(t)
+	sleeper, _ := b.open(shard.Config{ReporterIdle: 300 * time.Millisecond}, nil)
+	other, _ := b.open(shard.Config{}, nil)
+	held, err := sleeper.TryReporterLock(b.ctx)
+	b.must(err)
+	if !held {
+		t.Fatal("the lock is not free")
+	}
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if held, err := other.TryReporterLock(b.ctx); err != nil || !held {
+			return fmt.Errorf("held %t, %w", held, err)
+		}
+		return nil
+	})
+	if held, err := sleeper.TryReporterLock(b.ctx); err != nil || held {
+		t.Fatalf("it woke up and holds %t, %v", held, err)
+	}
+}
+
 // TestIdentityAndNoFence: what a process reads before it may write.
 func TestIdentityAndNoFence(t *testing.T) {
 	b := newBench(t)
