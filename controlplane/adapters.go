@@ -52,18 +52,9 @@ func (l liveness) Process(cell ids.CellID, instance string) (lease time.Duration
 }
 
 // Reported implements api.Liveness.
-func (l liveness) Reported(cell ids.CellID) (age time.Duration, atRisk int64, ok bool) {
-	var last time.Time
-	for _, u := range l.hub.Usage(cell) {
-		atRisk += u.Stock.Available.Int64() + u.Stock.Reserved.Int64()
-		if u.At.After(last) {
-			last = u.At
-		}
-	}
-	if last.IsZero() {
-		return 0, 0, false
-	}
-	return max(0, l.clock.Now().Sub(last)), atRisk, true
+func (l liveness) Reported(cell ids.CellID, from int64) (age time.Duration, atRisk int64, ok bool) {
+	at, atRisk, ok := l.hub.Reported(cell, from)
+	return max(0, l.clock.Now().Sub(at)), atRisk, ok
 }
 
 // reachable asks a shard as the reader.

@@ -22,9 +22,10 @@ type Liveness interface {
 	// Process gives the remaining lease, whether it reports for the shard, and its
 	// readiness faults; false where it has no stream here.
 	Process(cell ids.CellID, instance string) (lease time.Duration, reporter bool, faults []string, ok bool)
-	// Reported gives the age of the cell's last report and the units that it says
-	// are available or reserved; false where there is none under this leader.
-	Reported(cell ids.CellID) (age time.Duration, atRisk int64, ok bool)
+	// Reported gives the age of the cell's last report and the units that reports
+	// of fence version from and above say are available or reserved; false where
+	// there is no report under this leader.
+	Reported(cell ids.CellID, from int64) (age time.Duration, atRisk int64, ok bool)
 }
 
 // Shards reaches the cells' PostgreSQL as the reader.
@@ -154,18 +155,28 @@ func (h *Cells) render(ctx context.Context, s view.Snapshot, c core.Cell, ask bo
 			InstanceId: in.ID, Address: in.Address, Roles: in.Roles, LeaseRemainingMs: lease.Milliseconds(), Reporter: reporter, Faults: faults, ProgramVersion: in.ProgramVersion,
 		})
 	}
-	if age, atRisk, ok := h.Liveness.Reported(c.Spec.ID); ok {
-		out.LastReportAgeMs, out.UnitsAtRisk = age.Milliseconds(), atRisk
-	}
 	for _, b := range s.Books("") {
 		if a, held := b.Allocation(c.Spec.ID); held {
 			out.AllocatedUnits += a.Granted.Int64()
 		}
 	}
+	if age, atRisk, ok := h.Liveness.Reported(c.Spec.ID, counted(c)); ok {
+		out.LastReportAgeMs, out.UnitsAtRisk = age.Milliseconds(), min(atRisk, out.AllocatedUnits)
+	}
 	if ask {
 		out.ShardReachable, out.ShardDetail = h.ask(ctx, c.Spec)
 	}
 	return out
+}
+
+// counted is the lowest fence version whose reports tell of units at risk. What a
+// report said before a fence that is booked went back to the reserve; while the
+// fence is not proved, the last report is the best that is known.
+func counted(c core.Cell) int64 {
+	if c.ProofID != "" && c.Reclaimed && c.State != core.CellFencing {
+		return c.FenceVersion
+	}
+	return 0
 }
 
 func (h *Cells) ask(ctx context.Context, spec core.CellSpec) (bool, string) {

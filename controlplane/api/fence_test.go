@@ -80,7 +80,7 @@ func TestFenceReclaimRestoreOverTheWire(t *testing.T) {
 		t.Fatalf("the id with other parameters: %v", err)
 	}
 	st, err := sre.Reports.GetStatus(ctx, &pb.GetStatusRequest{})
-	if err != nil || st.GetFrozenUnits() != 40 || !st.GetEtcdOk() || st.GetLeader() != "here:1" || len(st.GetCells()) != 2 {
+	if err != nil || st.GetFrozenUnits() != 40 || st.GetCells()[0].GetUnitsAtRisk() != 40 || !st.GetEtcdOk() || st.GetLeader() != "here:1" || len(st.GetCells()) != 2 {
 		t.Fatalf("%v, %v", st, err)
 	}
 	p.done("f1")
@@ -101,6 +101,9 @@ func TestFenceReclaimRestoreOverTheWire(t *testing.T) {
 	}
 	if b := sales.GetBooks()[0]; b.GetReserve() != 20 || b.GetAllocations()[0].GetGranted() != 1 || b.GetAllocations()[1].GetGranted() != 79 {
 		t.Fatalf("%v", b)
+	}
+	if st, err = sre.Reports.GetStatus(ctx, &pb.GetStatusRequest{}); err != nil || st.GetCells()[0].GetAllocatedUnits() != 1 || st.GetCells()[0].GetUnitsAtRisk() != 0 {
+		t.Fatalf("a report of before the fence is still at risk: %v, %v", st, err)
 	}
 	if s := sales.GetStocks()[0].GetStock(); s.GetGranted() != 1 || s.GetReserved() != 1 || s.GetAvailable() != 0 {
 		t.Fatalf("%v", s)

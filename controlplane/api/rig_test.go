@@ -75,15 +75,18 @@ func (s *shards) Reachable(_ context.Context, spec core.CellSpec) error {
 	return s.err
 }
 
-// hub is the fake of the cells' streams.
+// hub is the fake of the cells' streams; cell-1 reported 77 units under fence version 1.
 type hub struct{}
 
 func (hub) Process(_ ids.CellID, instance string) (time.Duration, bool, []string, bool) {
 	return 3 * time.Second, instance == "p1", []string{"redis"}, true
 }
 
-func (hub) Reported(cell ids.CellID) (time.Duration, int64, bool) {
-	return 250 * time.Millisecond, 77, cell == "cell-1"
+func (hub) Reported(cell ids.CellID, from int64) (age time.Duration, atRisk int64, ok bool) {
+	if from <= 1 {
+		atRisk = 77
+	}
+	return 250 * time.Millisecond, atRisk, cell == "cell-1"
 }
 
 func newRig(t *testing.T) *rig {

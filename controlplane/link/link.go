@@ -154,7 +154,7 @@ func (s *stream) refusalOf(err error) (*pb.Refusal, error) {
 }
 
 func (s *stream) fields(event string) []any {
-	return []any{"event", event, telemetry.CellID, string(s.cell), "instance_id", s.instance.ID, telemetry.FenceVersion, s.fenceVersion, "stream", s.id}
+	return []any{telemetry.Event, event, telemetry.CellID, string(s.cell), "instance_id", s.instance.ID, telemetry.FenceVersion, s.fenceVersion, "stream", s.id}
 }
 
 func (s *stream) logged(event string, err error) {

@@ -240,6 +240,14 @@ func TestK57ReportsNeverGoBack(t *testing.T) {
 	if got := known(); got != 55 {
 		t.Fatalf("usage says %d, the shard 55", got)
 	}
+	for from, want := range map[int64]int64{0: 100, 1: 100, 2: 0} { // of a version before 2 nothing is at risk
+		if last, atRisk, ok := r.hub.Reported("cell-1", from); !ok || atRisk != want || last.IsZero() {
+			t.Errorf("at risk by reports of version %d and above: %d (%t, %s), want %d", from, atRisk, ok, last, want)
+		}
+	}
+	if _, _, ok := r.hub.Reported("cell-2", 0); ok {
+		t.Error("a cell that never reported")
+	}
 	// The stale process of a cell: it lost the lock, and does not know yet.
 	g := hello("cell-1", "b")
 	g.Reporter = true
@@ -399,8 +407,8 @@ func TestMetricsFollowCellsAndLeases(t *testing.T) {
 		return testutil.GatherAndCompare(r.registry, strings.NewReader(`
 # HELP cellquota_fence_version The cell's fence version as etcd has it.
 # TYPE cellquota_fence_version gauge
-cellquota_fence_version{cell="cell-1"} 1
-cellquota_fence_version{cell="cell-2"} 4
+cellquota_fence_version{cell_id="cell-1"} 1
+cellquota_fence_version{cell_id="cell-2"} 4
 `), "cellquota_fence_version")
 	})
 	families, err := r.registry.Gather()

@@ -11,9 +11,9 @@ const cellLabels = 256
 
 var (
 	fenceDesc = prometheus.NewDesc(telemetry.Namespace+"_fence_version",
-		"The cell's fence version as etcd has it.", []string{"cell"}, nil)
+		"The cell's fence version as etcd has it.", []string{"cell_id"}, nil)
 	leaseDesc = prometheus.NewDesc(telemetry.Namespace+"_lease_remaining_seconds",
-		"Rest of the longest lease that a process of the cell holds, on the leader; 0: nobody holds one.", []string{"cell"}, nil)
+		"Rest of the longest lease that a process of the cell holds, on the leader; 0: nobody holds one.", []string{"cell_id"}, nil)
 )
 
 // collector reads the metrics at each scrape, so that they cannot drift.

@@ -90,3 +90,18 @@ func (h *Hub) UsageOf(cell ids.CellID, key core.BookKey) (Usage, bool) {
 	}
 	return Usage{}, false
 }
+
+// Reported gives when the cell's last report came and the units that reports of
+// fence version from and above say are available or reserved; false where no
+// report came under this leader.
+func (h *Hub) Reported(cell ids.CellID, from int64) (last time.Time, atRisk int64, ok bool) {
+	for _, u := range h.Usage(cell) {
+		if u.FenceVersion >= from {
+			atRisk += u.Stock.Available.Int64() + u.Stock.Reserved.Int64()
+		}
+		if u.At.After(last) {
+			last = u.At
+		}
+	}
+	return last, atRisk, !last.IsZero()
+}
