@@ -9,6 +9,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // Source is the shard, as far as rules go. *shard.Store is one.
@@ -75,7 +76,7 @@ func (r *Reader) Run(ctx context.Context) error {
 	for {
 		err := r.Refresh(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			r.log.WarnContext(ctx, "rules could not be read; serving the last ones", "event", "campaigns_read_failed", "error", err.Error())
+			r.log.WarnContext(ctx, "rules could not be read; serving the last ones", telemetry.Event, "campaigns_read_failed", telemetry.Error, err.Error())
 		}
 		failing = err != nil
 		select {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/telemetry"
 	eventsv1 "github.com/cellquota/cellquota/proto/cellquota/events/v1"
 )
 
@@ -88,7 +89,7 @@ func (s *Store) resolved(ctx context.Context, verb func() error) error {
 		if err = verb(); !errors.Is(err, ErrUnknownCommit) {
 			return err
 		}
-		s.log.Warn("commit outcome unknown; looking by id", "event", "shard_unknown_commit", "error", err)
+		s.log.Warn("commit outcome unknown; looking by id", telemetry.Event, "shard_unknown_commit", telemetry.Error, err)
 		if s.clock.Sleep(ctx, backoff(attempt)) != nil {
 			return err
 		}

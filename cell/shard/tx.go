@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // need is what a verb asks of the fence's state.
@@ -77,7 +79,7 @@ func (s *Store) lostWriter(w Writer) {
 	if held == nil || *held != w || !s.writer.CompareAndSwap(held, nil) {
 		return // somebody registered anew meanwhile, or another transaction saw it first
 	}
-	s.log.Warn("writer refused by the shard", "event", "shard_writer_fenced", "fence_version", w.FenceVersion, "group", w.Group)
+	s.log.Warn("writer refused by the shard", telemetry.Event, "shard_writer_fenced", telemetry.FenceVersion, w.FenceVersion, "group", w.Group)
 	if s.fenced != nil {
 		s.fenced(w)
 	}

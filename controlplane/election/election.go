@@ -68,7 +68,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, core.Lead
 	for ctx.Err() == nil {
 		e.vacant(ctx)
 		if err := e.term(ctx, lead); err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "not leading", "event", "leadership_ended", telemetry.Error, err)
+			e.log.WarnContext(ctx, "not leading", telemetry.Event, "leadership_ended", telemetry.Error, err)
 		}
 		_ = e.clock.Sleep(ctx, e.cfg.TTL/20) // another one may have been faster; ends early with ctx
 	}
@@ -114,7 +114,7 @@ func (e *Election) term(ctx context.Context, lead func(context.Context, core.Lea
 		}
 		return err
 	}
-	e.log.InfoContext(ctx, "leading", "event", "leadership_taken", "term", leader.Term.Count, "address", leader.Address)
+	e.log.InfoContext(ctx, "leading", telemetry.Event, "leadership_taken", "term", leader.Term.Count, "address", leader.Address)
 	e.set(leader, true)
 	defer e.set(core.Leader{}, false)
 	return e.hold(ctx, lease, leader, lead)

@@ -11,6 +11,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // maxSettled bounds the journal records that one transaction changes: each is
@@ -42,7 +43,7 @@ func (d *Driver) book(ctx context.Context, w *work, key core.BookKey) error {
 		return err
 	}
 	d.store.Count(made.Adjustments)
-	d.log.InfoContext(ctx, "reclaimed", w.fields("sku_reclaimed", "campaign_id", key.Campaign, "sku_id", key.SKU, "to_reserve", freed(made))...)
+	d.log.InfoContext(ctx, "reclaimed", w.fields("sku_reclaimed", telemetry.CampaignID, key.Campaign, telemetry.SKUID, key.SKU, "to_reserve", freed(made))...)
 	_, err = d.view.WaitFor(ctx, revision) // or the SKU would be listed as pending again
 	return err
 }

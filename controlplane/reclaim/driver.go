@@ -253,7 +253,7 @@ func (d *Driver) end(ctx context.Context, w *work, state core.OperationState, de
 
 func (w *work) fields(event string, more ...any) []any {
 	return append([]any{
-		"event", event, telemetry.CellID, w.op.Subject, telemetry.FenceVersion, w.cell.FenceVersion, "operation_id", w.op.ID,
+		telemetry.Event, event, telemetry.CellID, w.op.Subject, telemetry.FenceVersion, w.cell.FenceVersion, "operation_id", w.op.ID,
 		"kind", w.op.Kind, "step", w.reclaim.State.String(),
 	}, more...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 const (
@@ -191,7 +192,7 @@ func (tx *Tx) Cells() (map[ids.CellID]core.Cell, error) {
 		c, err := checked(decodeCell(kv))
 		if err != nil {
 			tx.s.log.Warn("cell record cannot be read; it takes part in nothing",
-				"event", "record_quarantined", "key", string(kv.Key), "error", err)
+				telemetry.Event, "record_quarantined", "key", string(kv.Key), telemetry.Error, err)
 			continue
 		}
 		cells[c.Spec.ID] = c

@@ -86,7 +86,7 @@ func (v *View) Run(ctx context.Context) error {
 			break
 		}
 		v.cycles.WithLabelValues(cause(err)).Inc()
-		v.log.WarnContext(ctx, "view is stale; it lists again", "event", "view_stale", telemetry.Error, err, telemetry.ErrorClass, cause(err))
+		v.log.WarnContext(ctx, "view is stale; it lists again", telemetry.Event, "view_stale", telemetry.Error, err, telemetry.ErrorClass, cause(err))
 		if loaded {
 			pause.Reset()
 		}
@@ -187,7 +187,7 @@ func (v *View) change(txn *memdb.Txn, quarantined map[string]string, e store.Ent
 
 func (v *View) quarantine(into map[string]string, e store.Entry) {
 	into[e.Key] = e.Err.Error()
-	v.log.Error("record cannot be read; it is left out", "event", "record_quarantined", "key", e.Key, "revision", e.ModRevision, telemetry.Error, e.Err)
+	v.log.Error("record cannot be read; it is left out", telemetry.Event, "record_quarantined", "key", e.Key, "revision", e.ModRevision, telemetry.Error, e.Err)
 }
 
 // publish makes a state visible and wakes whoever waits.
