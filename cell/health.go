@@ -53,6 +53,7 @@ func (h *health) run(ctx context.Context) error {
 	for {
 		h.probe(ctx, "redis", func(ctx context.Context) error { _, err := h.p.mirror.Server(ctx); return err })
 		h.probe(ctx, "kafka", h.kafka.Ping)
+		h.clocks(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -76,6 +77,31 @@ func (h *health) probe(ctx context.Context, name string, ask func(context.Contex
 	}
 }
 
+// clocks compares this process's clock with its stores'. A store that does not answer is another
+// fault's affair.
+func (h *health) clocks(ctx context.Context) {
+	within, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	redis, err1 := skewOf(within, h.p.clock, h.p.mirror.Now)
+	shard, err2 := skewOf(within, h.p.clock, h.p.shard.Now)
+	if err1 != nil || err2 != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.known, "clock")
+	if fault := skewFault(h.p.cfg.MaxClockSkew, redis, shard); fault != "" {
+		h.known["clock"] = fault
+	}
+}
+
+// skewed tells whether the clocks differ too much for this process to judge anything by time.
+func (h *health) skewed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known["clock"] != ""
+}
+
 // ready tells whether this process should get customers, and if not, why. A control plane that is gone
 // is told and is no reason.
 func (h *health) ready() (bool, map[string]string) {
@@ -92,7 +118,7 @@ func (h *health) ready() (bool, map[string]string) {
 // faults are the names of what is wrong, sorted.
 func (h *health) faults() []string { return slices.Sorted(maps.Keys(h.reasons())) }
 
-// reasons are the faults by name: shard, redis, kafka, writer, rules, mirrors.
+// reasons are the faults by name: shard, redis, kafka, clock, writer, rules, mirrors.
 func (h *health) reasons() map[string]string {
 	if h.p.pulse == nil || h.p.mirrors == nil {
 		return map[string]string{"shard": "not reached yet"}

@@ -249,6 +249,7 @@ func authorize(_ context.Context, who transport.Principal, method string) error 
 type seller struct {
 	standing *link.Standing
 	pulse    *pulse
+	skewed   func() bool
 }
 
 // MaySell implements api.Standing. A shard that this process alone cannot reach pauses this process
@@ -256,7 +257,10 @@ type seller struct {
 func (s seller) MaySell(policy pb.OnLeaseLoss, now time.Time) api.Verdict {
 	switch s.standing.MaySell(policy, now) {
 	case link.Sells:
-		if s.pulse.shardFault() != "" {
+		switch {
+		case s.skewed():
+			return api.NotReady
+		case s.pulse.shardFault() != "":
 			return api.Paused
 		}
 		return api.Sells

@@ -59,6 +59,8 @@ func (b *batch) standing(c *checked) *refused {
 		return nil
 	case Paused:
 		return &refused{outcome: pb.AdmitOutcome_ADMIT_OUTCOME_PAUSED}
+	case NotReady:
+		return &refused{outcome: pb.AdmitOutcome_ADMIT_OUTCOME_NOT_READY}
 	default:
 		return &refused{outcome: pb.AdmitOutcome_ADMIT_OUTCOME_FENCED}
 	}

@@ -23,9 +23,10 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	Sells Verdict = iota + 1
-	Paused
-	Fenced
+	Sells    Verdict = iota + 1
+	Paused           // a dependency is at fault, or the lease is in doubt
+	NotReady         // this process cannot judge by time
+	Fenced           // it may not write, or its cell settles only
 )
 
 // Standing tells whether this process may sell.

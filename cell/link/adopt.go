@@ -14,6 +14,9 @@ func (l *Link) adopt(ctx context.Context) {
 	if _, ok := l.Shard.Writer(); ok {
 		return
 	}
+	if _, ok := l.Rules.Ready(); !ok {
+		return // which mirrors to ask is not known yet
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
 	fence, err := l.adoptable(ctx)

@@ -15,6 +15,7 @@ import (
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -46,6 +47,7 @@ type Mirror interface {
 type Rules interface {
 	Current() *campaigns.Snapshot
 	Changed() <-chan struct{}
+	Ready() (age time.Duration, ok bool)
 	Nudge()
 }
 
@@ -109,6 +111,7 @@ type Link struct {
 	hint   string // leader's address, from a refusal
 	barred int64  // fence version under which this process was refused
 	seen   int64  // fence version of the last Hello
+	silent int    // tries in a row that no leader answered
 	unsent *results
 }
 
@@ -195,9 +198,13 @@ func (l *Link) ended(ctx context.Context, err error) {
 		cause = err.Error()
 	}
 	l.Standing.parted(cause)
+	l.silent++
+	if !unanswered(err) {
+		l.silent = 0
+	}
 	var refused *Refused
 	switch {
-	case errors.As(err, &refused) && refused.Code == pb.RefusalCode_REFUSAL_CODE_NOT_LEADER:
+	case notLeader(err) && errors.As(err, &refused):
 		l.hint = refused.Leader
 	case errors.As(err, &refused):
 		if refused.final() {
@@ -207,8 +214,16 @@ func (l *Link) ended(ctx context.Context, err error) {
 		l.Logger.WarnContext(ctx, "registration refused", telemetry.Event, "link_refused", "code", refused.Code.String(), telemetry.Error, refused.Detail)
 	default:
 		l.Logger.InfoContext(ctx, "stream to the control plane ended", telemetry.Event, "link_ended", telemetry.Error, cause, telemetry.Retryable, true)
+	}
+	if l.silent >= len(l.cfg.Addrs) {
 		l.adopt(ctx)
 	}
+}
+
+// unanswered tells whether no leader had a word for this process: nobody was reached, nobody leads, or
+// the one who should does not answer. A stream that stood, or a refusal, is an answer.
+func unanswered(err error) bool {
+	return notLeader(err) || errors.Is(err, errSilent) || errors.Is(err, rpcstatus.ErrUnavailable) || errors.Is(err, rpcstatus.ErrDeadline)
 }
 
 // Refused is a registration that the leader refused.

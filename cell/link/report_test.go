@@ -96,12 +96,10 @@ func TestOnlyTheReporterReports(t *testing.T) {
 	}
 	p.stop() // the reporter dies, and its lock with it
 	p.shard.Close()
-	for {
-		if k := expect(s, (*pb.LinkRequest).GetKeepAlive); k.GetReporter() {
-			break
-		}
-	}
 	if r := expect(s, (*pb.LinkRequest).GetReport); r.GetUsages()[0].GetStock().GetGranted() != 10 {
 		t.Fatalf("%v", r)
+	}
+	if k := expect(s, (*pb.LinkRequest).GetKeepAlive); !k.GetReporter() {
+		t.Fatal("a reporter that does not say so")
 	}
 }

@@ -23,3 +23,6 @@ ON CONFLICT (one) DO UPDATE SET written_at = excluded.written_at,
 -- The reporter's lock lies beside the writers' key. It lives as long as its session.
 -- name: reporter_try
 SELECT pg_try_advisory_lock(cellquota.lock_key() + 1);
+
+-- name: shard_now
+SELECT cellquota.now();
