@@ -187,13 +187,18 @@ func (p *parts) openLog(group *lifecycle.Group) error {
 }
 
 // readRules starts what reads the shard for everybody.
-func (p *parts) readRules(group *lifecycle.Group) {
+func (p *parts) readRules(group *lifecycle.Group) error {
 	p.rules = campaigns.NewReader(p.shard, 0, p.clock, p.log)
 	p.mirrors = newMirrors(p.cfg, p.shard, p.rules, p.mirror, p.has(roleAdmission), p.clock, p.log)
 	p.sweeper = relay.NewSweeper(relay.SweepConfig{After: p.cfg.Relay.SweepAfter, Interval: p.cfg.Relay.Interval}, p.mirror, p.producer, p.mirrors.scopes, p.relayed)
-	p.statuses = status.New(status.Config{Cell: p.cell, ReadRate: p.cfg.Status.ReadRate, Timeout: p.cfg.Status.Timeout}, p.mirror, p.shard, p.receipts, p.clock)
+	reads := status.Config{Cell: p.cell, ReadRate: p.cfg.Status.ReadRate, Timeout: p.cfg.Status.Timeout}
+	var err error
+	if p.statuses, err = status.New(reads, p.mirror, p.shard, p.receipts, p.clock, p.registry); err != nil {
+		return err
+	}
 	group.Go("rules", p.rules.Run)
 	group.Go("mirrors", p.mirrors.run)
+	return nil
 }
 
 // closeLast closes a store when the members' context has ended: loops that finish a transaction

@@ -75,7 +75,9 @@ func assemble(ctx context.Context, group *lifecycle.Group, cfg Config, log *slog
 	}
 
 	// 3. What is read from the shard and served by everybody.
-	p.readRules(group)
+	if err := p.readRules(group); err != nil {
+		return nil, err
+	}
 
 	// 4. The loops of this process's roles.
 	for _, role := range cfg.Roles {

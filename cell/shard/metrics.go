@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -10,12 +11,16 @@ import (
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
+// settleBuckets reach as far as customers may take to pay: a reservation lives minutes, not seconds.
+var settleBuckets = slices.Concat(telemetry.DurationBuckets, []float64{120, 300, 600, 900, 1800, 3600})
+
 // metrics of the shard. Labels are verbs, outcomes, reasons and states of closed lists.
 type metrics struct {
 	transactions  *prometheus.CounterVec   // verb, outcome
 	txDuration    *prometheus.HistogramVec // verb
 	lockWait      *prometheus.HistogramVec // verb
 	commit        prometheus.Histogram     // whole transaction of a batch of orders
+	settle        prometheus.Histogram     // from reservation to confirmation or release
 	stockFailures *prometheus.CounterVec   // reason
 	reservations  *prometheus.GaugeVec     // state
 }
@@ -35,6 +40,10 @@ func newMetrics(reg prometheus.Registerer, pool *pgxpool.Pool) (*metrics, error)
 			"Time a transaction waited for its row locks, by the database's clock."), []string{"verb"}),
 		commit: prometheus.NewHistogram(hist("order_commit_duration_seconds",
 			"Time of the transaction of one batch of orders, from begin to the commit's answer.")),
+		settle: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: telemetry.Namespace, Name: "reservation_settle_seconds", Buckets: settleBuckets,
+			Help: "Time from a reservation's creation until it was confirmed or released, by the database's clock; counted once that is committed.",
+		}),
 		stockFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: telemetry.Namespace, Name: "stock_update_failures_total",
 			Help: "Changes of a stock row that were refused, by reason.",
@@ -50,7 +59,7 @@ func newMetrics(reg prometheus.Registerer, pool *pgxpool.Pool) (*metrics, error)
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.transactions, m.txDuration, m.lockWait, m.commit, m.stockFailures, m.reservations, conns} {
+	for _, c := range []prometheus.Collector{m.transactions, m.txDuration, m.lockWait, m.commit, m.settle, m.stockFailures, m.reservations, conns} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -64,6 +73,16 @@ func (m *metrics) attempt(verb string, err error) {
 
 func (m *metrics) duration(verb string, d time.Duration) {
 	m.txDuration.WithLabelValues(verb).Observe(d.Seconds())
+}
+
+// settled notes what a committed run of steps settled. Of a run whose commit's outcome stayed unknown,
+// and was then found to have happened, nothing is noted.
+func (m *metrics) settled(r *stepRun) {
+	for _, c := range r.out.changes {
+		if c.State != c.was.State {
+			m.settle.Observe(max(0, c.now.Sub(c.CreatedAt).Seconds()))
+		}
+	}
 }
 
 // outcomeOf classifies for the metric only.

@@ -230,12 +230,14 @@ func TestSnapshot(t *testing.T) {
 // TestStatusReads: what a status page asks.
 func TestStatusReads(t *testing.T) {
 	b := newBench(t)
+	b.ownClock()
 	b.sell(1)
 	o := b.order("u")
 	b.apply(b.message("w"))
+	b.advance(3 * time.Second)
 	r, err := b.store.LookupRequest(b.ctx, campaign, phone, "u", "req-u")
 	b.must(err)
-	if !r.Found || r.Order != o || r.OrderState != "PENDING_PAYMENT" || r.RaisedBuild != b.build || r.MessagesFrom != 1 || r.ExpiresAt.IsZero() || r.Quantity != 1 {
+	if !r.Found || r.Order != o || r.OrderState != "PENDING_PAYMENT" || r.RaisedBuild != b.build || r.MessagesFrom != 1 || r.ExpiresAt.IsZero() || r.Quantity != 1 || r.OutcomeAge != 3*time.Second {
 		t.Errorf("%+v", r)
 	}
 	r, err = b.store.LookupRequest(b.ctx, campaign, phone, "w", "req-w")
@@ -245,7 +247,7 @@ func TestStatusReads(t *testing.T) {
 	}
 	r, err = b.store.LookupRequest(b.ctx, campaign, phone, "nobody", "req")
 	b.must(err)
-	if r.Found || r.RaisedBuild != b.build {
+	if r.Found || r.RaisedBuild != b.build || r.OutcomeAge != 0 {
 		t.Errorf("%+v", r)
 	}
 	if list, err := b.store.ListRequests(b.ctx, campaign, "u", 10); err != nil || len(list) != 1 || list[0].Order != o {
@@ -287,5 +289,13 @@ func TestMetricsMove(t *testing.T) {
 		if metricValue(t, b.reg, name) == 0 {
 			t.Errorf("%s did not move", name)
 		}
+	}
+	const inUse = "cellquota_shard_connections_in_use"
+	before := metricValue(t, b.reg, inUse)
+	snap, err := b.store.MirrorSnapshot(b.ctx, campaign, string(phone))
+	b.must(err)
+	defer snap.Close(b.ctx)
+	if during := metricValue(t, b.reg, inUse); during != before+1 {
+		t.Errorf("%v connections in use with a snapshot open, %v without", during, before)
 	}
 }

@@ -40,7 +40,8 @@ type RequestRow struct {
 	Reason           reservation.Reason
 	Build            ids.Build
 	AdmittedAt       time.Time
-	Order            ids.OrderID // empty: no order
+	OutcomeAge       time.Duration // since the outcome was recorded, by the database's clock; a list has none
+	Order            ids.OrderID   // empty: no order
 	OrderState       reservation.OrderState
 	ReservationState reservation.ReservationState
 	OrderReason      reservation.Reason
@@ -53,14 +54,15 @@ type RequestRow struct {
 func (s *Store) LookupRequest(ctx context.Context, campaign ids.CampaignID, sku ids.SKUID, user ids.UserID, request ids.RequestID) (RequestRow, error) {
 	r := RequestRow{Campaign: campaign, SKU: sku, User: user, Request: request}
 	var admitted, expires *time.Time
+	var age float64
 	err := s.pool.QueryRow(ctx, sql("request_lookup"), campaign, sku, user, request).Scan(
 		&r.MessagesFrom, &r.RaisedBuild.Fence, &r.RaisedBuild.Count, &r.Found,
-		&r.Quantity, &r.Reservation, &r.Fingerprint, &r.Outcome, &r.Reason, &r.Build.Fence, &r.Build.Count, &admitted,
+		&r.Quantity, &r.Reservation, &r.Fingerprint, &r.Outcome, &r.Reason, &r.Build.Fence, &r.Build.Count, &admitted, &age,
 		&r.Order, &r.OrderState, &r.ReservationState, &r.OrderReason, &r.OrderVersion, &expires)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return RequestRow{}, ErrNoFence
 	}
-	r.AdmittedAt, r.ExpiresAt = orZero(admitted), orZero(expires)
+	r.AdmittedAt, r.ExpiresAt, r.OutcomeAge = orZero(admitted), orZero(expires), time.Duration(age*float64(time.Second))
 	return r, translate(err)
 }
 

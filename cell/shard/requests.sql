@@ -5,6 +5,7 @@
 SELECT f.messages_from, coalesce(m.raised_fence, 0), coalesce(m.raised_count, 0), i.event_id IS NOT NULL,
   coalesce(i.quantity, 0), coalesce(i.reservation_id, ''), coalesce(i.fingerprint, ''), coalesce(i.outcome, ''), coalesce(i.reason, ''),
   coalesce(i.fence_version, 0), coalesce(i.build_count, 0), i.admitted_at,
+  coalesce(extract(epoch FROM cellquota.now() - i.received_at), 0)::float8,
   coalesce(o.order_id, ''), coalesce(o.state, ''), coalesce(r.state, ''), coalesce(o.reason, ''), coalesce(o.version, 0), o.expires_at
 FROM cellquota.fence f
 LEFT JOIN LATERAL (SELECT * FROM cellquota.inbox WHERE campaign_id = $1 AND sku_id = $2 AND user_id = $3 AND request_id = $4

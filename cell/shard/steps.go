@@ -82,9 +82,10 @@ func (s *Store) StepOrders(ctx context.Context, attemptGrace time.Duration, step
 		return nil, err
 	}
 	var out []StepResult
+	var run *stepRun // of the attempt that was committed
 	err := s.resolved(ctx, func() error {
 		return s.inTx(ctx, "step_orders", needSettle, func(ctx context.Context, t tx) error {
-			run := newStepRun(s, t, attemptGrace)
+			run = newStepRun(s, t, attemptGrace)
 			if err := run.lock(ctx, steps); err != nil {
 				return err
 			}
@@ -101,6 +102,7 @@ func (s *Store) StepOrders(ctx context.Context, attemptGrace time.Duration, step
 	if err != nil {
 		return nil, err
 	}
+	s.metrics.settled(run)
 	return out, nil
 }
 
@@ -136,9 +138,10 @@ type CloseWaits struct {
 // CloseDue closes up to limit due orders without an open attempt, and names the open attempts of the
 // others, which it leaves as they are.
 func (s *Store) CloseDue(ctx context.Context, limit int, waits CloseWaits) (closed []StepResult, open []OpenAttempt, err error) {
+	var run *stepRun // of the attempt that was committed
 	err = s.inTx(ctx, "close_due", needSettle, func(ctx context.Context, t tx) error {
 		closed, open = nil, nil
-		run := newStepRun(s, t, waits.Attempt)
+		run = newStepRun(s, t, waits.Attempt)
 		if err := run.lockDue(ctx, min(limit, maxSteps), waits); err != nil {
 			return err
 		}
@@ -155,6 +158,9 @@ func (s *Store) CloseDue(ctx context.Context, limit int, waits CloseWaits) (clos
 		}
 		return run.write(ctx)
 	})
+	if err == nil {
+		s.metrics.settled(run)
+	}
 	return closed, open, err
 }
 

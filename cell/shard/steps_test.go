@@ -48,6 +48,19 @@ func (b *bench) closeDue(waits shard.CloseWaits) ([]shard.StepResult, []shard.Op
 	return closed, open
 }
 
+// settles reads reservation_settle_seconds: how many, and the seconds in all.
+func (b *bench) settles() (n uint64, seconds float64) {
+	b.t.Helper()
+	families, err := b.reg.Gather()
+	b.must(err)
+	for _, f := range families {
+		if f.GetName() == "cellquota_reservation_settle_seconds" {
+			n, seconds = f.GetMetric()[0].GetHistogram().GetSampleCount(), f.GetMetric()[0].GetHistogram().GetSampleSum()
+		}
+	}
+	return n, seconds
+}
+
 func shortTTL(r *cellquotav1.CampaignRules) { r.Spec.ReservationTtl = durationpb.New(10 * time.Second) }
 
 // TestPayOnce: an attempt, its success, and every repeat of both.
@@ -83,6 +96,9 @@ func TestPayOnce(t *testing.T) {
 	if r := b.step(shard.Step{Kind: shard.StepCancel, Order: o, User: "u"}); !errors.Is(r.Err, reservation.ErrOrderPaid) {
 		t.Fatalf("cancel a paid order: %v", r.Err)
 	}
+	if n, _ := b.settles(); n != 1 {
+		t.Errorf("settled %d times, by repeats too", n)
+	}
 	if s := b.stock(phone); s.Confirmed != 1 || s.Reserved != 0 {
 		t.Errorf("stock %+v", s)
 	}
@@ -112,6 +128,9 @@ func TestLatePayment(t *testing.T) {
 	closed, _ := b.closeDue(shard.CloseWaits{})
 	if len(closed) != 1 || !closed[0].Closed || closed[0].Order.Reason != reservation.Expired {
 		t.Fatalf("%+v", closed)
+	}
+	if n, took := b.settles(); n != 1 || took != 10 {
+		t.Errorf("settled %d times after %v s, want once after 10 s", n, took)
 	}
 	e := b.effects()["release-"+string(o.Reservation())]
 	if e.GetStockDelta() != 1 || e.GetStockVersion() != b.stock(phone).Version || e.GetState() != cellquotav1.RequestState_REQUEST_STATE_CLOSED ||

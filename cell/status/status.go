@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
 	"github.com/cellquota/cellquota/cell/admission"
@@ -62,17 +63,24 @@ type Answerer struct {
 	keys   *signed.KeySet
 	clock  clock.Clock
 	reads  *rate.Limiter
+	behind prometheus.Histogram
 }
 
 // New makes an Answerer; keys are the receipt keys.
-func New(cfg Config, mirror Mirror, s Shard, keys *signed.KeySet, c clock.Clock) *Answerer {
+func New(cfg Config, mirror Mirror, s Shard, keys *signed.KeySet, c clock.Clock, reg prometheus.Registerer) (*Answerer, error) {
 	if cfg.ReadRate <= 0 {
 		cfg.ReadRate = 2000
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = time.Second
 	}
-	return &Answerer{cfg: cfg, mirror: mirror, shard: s, keys: keys, clock: c, reads: rate.NewLimiter(rate.Limit(cfg.ReadRate), cfg.ReadRate)}
+	behind, err := newStaleness(reg)
+	if err != nil {
+		return nil, err
+	}
+	return &Answerer{
+		cfg: cfg, mirror: mirror, shard: s, keys: keys, clock: c, reads: rate.NewLimiter(rate.Limit(cfg.ReadRate), cfg.ReadRate), behind: behind,
+	}, nil
 }
 
 // Get answers one request: ErrNotFound, ErrUnavailable or ErrReceipt otherwise.
@@ -88,6 +96,9 @@ func (a *Answerer) Get(ctx context.Context, q Query) (*pb.RequestView, error) {
 	row, err := a.read(ctx, q)
 	if err != nil {
 		return nil, err
+	}
+	if mirrored.Outcome == admission.Replayed {
+		a.behind.Observe(max(0, row.OutcomeAge.Seconds())) // 0 without a row
 	}
 	switch {
 	case row.Found:

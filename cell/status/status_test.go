@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cellquota/cellquota/cell/admission"
 	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/cell/shard"
@@ -42,7 +44,11 @@ func answerer(t *testing.T, m admission.Result, r rows, rate int) *Answerer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Config{Cell: "cell-1", ReadRate: rate}, mirror{m}, r, keys, clock.NewManual(time.Unix(1000, 0)))
+	a, err := New(Config{Cell: "cell-1", ReadRate: rate}, mirror{m}, r, keys, clock.NewManual(time.Unix(1000, 0)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 func mirrored(state pb.RequestState, build ids.Build) admission.Result {
@@ -94,6 +100,40 @@ func TestGet(t *testing.T) {
 			}
 			if err == nil && (v.GetState() != tt.state || v.GetReason() != tt.reason) {
 				t.Fatalf("state %s/%s, want %s/%s", v.GetState(), v.GetReason(), tt.state, tt.reason)
+			}
+		})
+	}
+}
+
+// TestStaleness: what the mirror alone answered, or did not have, says nothing about how far it is behind.
+func TestStaleness(t *testing.T) {
+	late := shard.RequestRow{Found: true, Outcome: shard.Rejected, OutcomeAge: 4 * time.Second}
+	for _, tt := range []struct {
+		name   string
+		mirror admission.Result
+		row    shard.RequestRow
+		count  uint64
+		sum    float64
+	}{
+		{"behind", mirrored(queued, ids.Build{}), late, 1, 4},
+		{"as far as the shard", mirrored(queued, ids.Build{}), shard.RequestRow{}, 1, 0},
+		{"final in the mirror", mirrored(rejected, ids.Build{}), late, 0, 0},
+		{"not in the mirror", admission.Result{Outcome: admission.Clear}, late, 0, 0},
+		{"a clock that stepped back", mirrored(queued, ids.Build{}), shard.RequestRow{Found: true, Outcome: shard.Rejected, OutcomeAge: -time.Second}, 1, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := answerer(t, tt.mirror, rows{row: tt.row}, 10)
+			if _, err := a.Get(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+			reg := prometheus.NewRegistry()
+			reg.MustRegister(a.behind)
+			families, err := reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h := families[0].GetMetric()[0].GetHistogram(); h.GetSampleCount() != tt.count || h.GetSampleSum() != tt.sum {
+				t.Errorf("%d observations of %v s in all, want %d of %v", h.GetSampleCount(), h.GetSampleSum(), tt.count, tt.sum)
 			}
 		})
 	}
