@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cellquota/cellquota/cell/events"
@@ -136,13 +137,13 @@ func (c *Consumer) Run(ctx context.Context) error {
 			return kgo.ErrClientClosed
 		}
 		var wg sync.WaitGroup
-		fetches.EachError(func(topic string, id int32, err error) { c.fetchFailed(ctx, topic, id, err) })
 		for id, records := range byPartition(fetches) {
 			if own := c.partition(id); own != nil {
 				wg.Go(func() { c.consume(own, records) })
 			}
 		}
 		wg.Wait()
+		c.fetchesFailed(ctx, fetches) // after the records: they belong to the position that is looked at anew
 		c.commitOffsets(ctx)
 	}
 }
@@ -232,7 +233,28 @@ func (c *Consumer) endAll() {
 	}
 }
 
-// fetchFailed handles what the log says against our position: look at both again.
+// fetchesFailed handles what the log says against our positions. The client holds on to the topic id it
+// knew: a topic that was made anew under the same name is given up and taken again, and its partitions
+// are resolved as they are handed out.
+func (c *Consumer) fetchesFailed(ctx context.Context, fetches kgo.Fetches) {
+	anew := false
+	fetches.EachError(func(topic string, id int32, err error) {
+		if errors.Is(err, kerr.UnknownTopicID) {
+			anew = true
+			return
+		}
+		c.fetchFailed(ctx, topic, id, err)
+	})
+	if !anew {
+		return
+	}
+	c.log.Error("the topic was made anew; taking it again", telemetry.Event, "orders_topic_anew", telemetry.Topic, c.cfg.Topic)
+	c.client.PurgeTopicsFromClient(c.cfg.Topic)
+	c.client.AddConsumeTopics(c.cfg.Topic)
+	_ = c.clock.Sleep(ctx, c.cfg.RetryMax) // at most one rebalance in that time
+}
+
+// fetchFailed looks at position and log again.
 func (c *Consumer) fetchFailed(ctx context.Context, topic string, id int32, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed) {
 		return

@@ -62,8 +62,13 @@ func (l *EventLog) deliver(ctx context.Context, writer shard.Writer, rows []shar
 		at[records[i]] = i
 	}
 	answers := make([]answer, len(rows))
+	anew := false
 	for _, r := range l.client.ProduceSync(ctx, records...) {
 		answers[at[r.Record]] = judgeRecord(r.Err)
+		anew = anew || errors.Is(r.Err, kerr.UnknownTopicID)
+	}
+	if anew { // the topic was made anew, and the client would hold on to the id it knew
+		l.client.PurgeTopicsFromProducing(events.OrderEventsTopic)
 	}
 	return answers
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cellquota/cellquota/cell/admission"
@@ -62,6 +63,7 @@ type Producer struct {
 	log        *slog.Logger
 	metrics    *Metrics
 	acks       chan admission.Granted
+	anew       chan struct{} // the topic has another id now; of room one
 
 	mu       sync.Mutex
 	inFlight map[ids.ReservationID][]func(error)
@@ -96,7 +98,7 @@ func NewProducer(cfg Config, mirror Acker, deps Deps, options ...kgo.Opt) (*Prod
 	return &Producer{
 		client: client, topic: cfg.Topic, partitions: cfg.Partitions, mirror: mirror,
 		clock: deps.Clock, log: deps.Logger, metrics: deps.Metrics,
-		acks: make(chan admission.Granted, ackQueue), inFlight: map[ids.ReservationID][]func(error){},
+		acks: make(chan admission.Granted, ackQueue), anew: make(chan struct{}, 1), inFlight: map[ids.ReservationID][]func(error){},
 	}, nil
 }
 
@@ -142,8 +144,21 @@ func (p *Producer) send(g admission.Granted, done func(error)) {
 			p.metrics.published.Inc()
 			p.metrics.duration.Observe(p.clock.Now().Sub(started).Seconds())
 		}
+		p.doubtTopic(err)
 		p.settle(g.Reservation, translate(err))
 	})
+}
+
+// doubtTopic has Run look for the topic anew when the log says that its id is gone: the client holds on
+// to the id it knew and would refuse every record of a topic that was made anew under the same name.
+func (p *Producer) doubtTopic(err error) {
+	if !errors.Is(err, kerr.UnknownTopicID) {
+		return
+	}
+	select {
+	case p.anew <- struct{}{}:
+	default:
+	}
 }
 
 func (p *Producer) settle(id ids.ReservationID, err error) {
@@ -194,13 +209,18 @@ func (p *Producer) queueAck(g admission.Granted) {
 }
 
 // Run drops the stream entries of acknowledged admissions, in batches, until ctx
-// ends.
+// ends, and lets the client forget a topic that was made anew: what it had of it
+// fails, and the sweeper brings it to the new one.
 func (p *Producer) Run(ctx context.Context) error {
 	batch := make([]admission.Granted, 0, ackBatch)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-p.anew:
+			p.log.Error("the topic was made anew; admissions go to the new one", telemetry.Event, "relay_topic_anew", telemetry.Topic, p.topic)
+			p.client.PurgeTopicsFromProducing(p.topic)
+			continue
 		case g := <-p.acks:
 			batch = append(batch[:0], g)
 		}
@@ -240,6 +260,7 @@ func (p *Producer) Barrier(ctx context.Context, scope admission.Scope, build ids
 		}
 	}
 	if err := p.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+		p.doubtTopic(err)
 		return translate(err)
 	}
 	return nil
