@@ -102,7 +102,7 @@ func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 			continue // the next sample is 100 ms away
 		}
 		total, whole := judgeSums(t, b, cuts)
-		out.Open[b.Key] = before.Open[b.Key] || after.Open[b.Key] || unsettled(before.Cells)
+		out.Open[b.Key] = before.Open[b.Key] || after.Open[b.Key] || unsettled(before.Cells) || unsettled(after.Cells)
 		kept := int64(0)
 		if neverReclaims(before.Campaigns, b.Key.Campaign) {
 			kept = frozen(b, cuts, true)

@@ -293,3 +293,32 @@ func TestTheSamplerReadsOnlyWhatGrew(t *testing.T) {
 
 // grow moves n units from the reserve to cell-1's allocation.
 func grow(b core.Book, n int64) core.Book { return shift(b, -n) }
+
+// TestAFenceWithinOneSampleIsNoBreach: the books are read, then the cell is fenced and sealed, then the
+// shards and the books are read again. The units that left the shard are still the book's.
+func TestAFenceWithinOneSampleIsNoBreach(t *testing.T) {
+	w := newWorld(t)
+	s := verify.NewSampler(w, w.reader, "c", true)
+	if first, err := s.Sample(testkit.Deadline(t)); err != nil || !first.Holds() {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if _, err := w.shards["cell-1"].fencer().Fence(t.Context(), "cell-1", 2, "dead"); err != nil {
+		t.Fatal(err)
+	}
+	reads := w.cuts
+	w.onCut = func(n int, cut *verify.Cut) {
+		cut.Cells = append([]core.Cell(nil), cut.Cells...)
+		if n > reads+1 {
+			cut.Cells[0].State, cut.Cells[0].FenceVersion = core.CellFencing, 2
+		}
+	}
+	got, err := s.Sample(testkit.Deadline(t))
+	if err != nil || !got.Holds() || !got.Open[key] || got.Exact[key] {
+		t.Errorf("%+v open %v exact %v, %v", got.Result, got.Open, got.Exact, err)
+	}
+	// With no fence anywhere the same shards are a breach.
+	w.onCut = nil
+	if got, err := s.Sample(testkit.Deadline(t)); err != nil || got.Holds() {
+		t.Errorf("units that nobody sealed are gone, and nobody noticed: %+v, %v", got.Result, err)
+	}
+}
