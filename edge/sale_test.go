@@ -117,6 +117,21 @@ func TestSale(t *testing.T) {
 			t.Errorf("%s did not move", series)
 		}
 	}
+	if took := r.counter(`cellquota_edge_request_duration_seconds_sum{call="request"}`); took <= 0 || took > 60 {
+		t.Errorf("requests took %v s in all", took)
+	}
+	if n := r.counter("cellquota_edge_exchange_streams"); n < 2 { // one to each of the two cells at least
+		t.Errorf("%v streams are open", n)
+	}
+	if n := r.counter("cellquota_edge_routes_watch_cycles_total"); n < 1 {
+		t.Errorf("the watch of routes was begun %v times", n)
+	}
+	if n := r.counter("cellquota_edge_routes_revision"); n != float64(*r.sent) {
+		t.Errorf("goes by revision %v, was sent %d", n, *r.sent)
+	}
+	if at := r.counter("cellquota_edge_routes_applied_timestamp_seconds"); now().Sub(time.UnixMilli(int64(at*1000))).Abs() > time.Minute {
+		t.Errorf("routes applied at %v, it is %d", at, now().Unix())
+	}
 }
 
 func (r *rig) sign(body []byte) (string, error) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -98,13 +100,32 @@ func TestGoesToTheLeader(t *testing.T) {
 // new leader is told everything.
 func TestComesBack(t *testing.T) {
 	p := newProcess(t)
+	reg := prometheus.NewRegistry()
+	if err := Metrics(reg, p.standing, p.shard.Writer, clock.System()); err != nil {
+		t.Fatal(err)
+	}
+	metric := func(name string, want float64) {
+		t.Helper()
+		p.eventually(func() error {
+			families, err := reg.Gather()
+			for _, f := range families {
+				if f.GetName() == name && f.GetMetric()[0].GetGauge().GetValue() == want {
+					return err
+				}
+			}
+			return fmt.Errorf("%s is not %v: %v, %v", name, want, families, err)
+		})
+	}
 	l, s := p.registered()
 	s.order(rulesDirective(1))
 	s.result("rules")
 	s.order(adjustment("g1", 1, grantKind, 7))
 	s.result("g1")
+	metric("cellquota_link_up", 1)
+	metric("cellquota_fence_version", 1)
 	s.end <- errors.New("leader died")
 	again := l.next(t)
+	metric("cellquota_link_up", 0) // until the welcome
 	if _, ok := p.shard.Writer(); !ok {
 		t.Fatal("the end of a stream took the right to write away")
 	}
@@ -112,6 +133,7 @@ func TestComesBack(t *testing.T) {
 		t.Fatalf("verdict %d", v)
 	}
 	again.welcome(1, time.Second)
+	metric("cellquota_link_up", 1)
 	if r := expect(again, (*pb.LinkRequest).GetReport); r.GetUsages()[0].GetStock().GetGranted() != 7 {
 		t.Fatalf("report %v", r)
 	}

@@ -250,6 +250,9 @@ func TestLagIsMeasured(t *testing.T) {
 		if lag := gauge(t, b.reg, "cellquota_outbox_lag_seconds"); lag < 90 || lag > 150 {
 			return fmt.Errorf("outbox_lag_seconds %v, want about 90", lag)
 		}
+		if n := gauge(t, b.reg, "cellquota_outbox_waiting_rows"); n != 1 {
+			return fmt.Errorf("outbox_waiting_rows %v, want 1", n)
+		}
 		return nil
 	})
 }

@@ -253,7 +253,10 @@ func TestABrokenRecordIsQuarantined(t *testing.T) {
 # HELP cellquota_view_quarantined_records Records that cannot be read.
 # TYPE cellquota_view_quarantined_records gauge
 cellquota_view_quarantined_records 2
-`), "cellquota_view_quarantined_records"); err != nil {
+# HELP cellquota_view_cycles_total Rounds of list and watch, by why they ended.
+# TYPE cellquota_view_cycles_total counter
+cellquota_view_cycles_total{cause="error"} 1
+`), "cellquota_view_quarantined_records", "cellquota_view_cycles_total"); err != nil {
 		t.Error(err)
 	}
 	f.source.change(t, true, cellEntry(f.source, 1, core.CellFenced))
@@ -290,12 +293,22 @@ func TestAgeGrowsAndProgressConfirms(t *testing.T) {
 # HELP cellquota_view_age_seconds How long ago the view was last known to be current.
 # TYPE cellquota_view_age_seconds gauge
 cellquota_view_age_seconds 3
-`), "cellquota_view_age_seconds"); err != nil {
+# HELP cellquota_view_revision etcd's revision that the view holds.
+# TYPE cellquota_view_revision gauge
+cellquota_view_revision 1
+`), "cellquota_view_age_seconds", "cellquota_view_revision"); err != nil {
 		t.Error(err)
 	}
 	f.source.send(t, step{batch: store.Batch{Revision: 9}})
 	if s := f.at(t, 9); s.Age() != 0 {
 		t.Fatalf("age %s after progress", s.Age())
+	}
+	if err := testutil.GatherAndCompare(f.registry, strings.NewReader(`
+# HELP cellquota_view_revision etcd's revision that the view holds.
+# TYPE cellquota_view_revision gauge
+cellquota_view_revision 9
+`), "cellquota_view_revision"); err != nil {
+		t.Error(err)
 	}
 }
 
