@@ -28,16 +28,24 @@ const (
 	defaultStock = 10_000
 	defaultCells = 4
 	defaultPace  = 75 * time.Second
+	shortestPace = 25 * time.Second
 	defaultSeed  = 20261111
 )
 
+// pace keeps the default's customers per second for more of them, and leaves a small demo the time that
+// its story needs: a cell has to die, be noticed, be fenced and come back while customers come.
+func pace(users int) time.Duration {
+	return max(shortestPace, time.Duration(float64(defaultPace)*float64(users)/defaultUsers))
+}
+
 // FromEnvironment reads the DEMO_… variables. ErrUsage names the variable and its rule.
 func FromEnvironment(env func(string) string) (Settings, error) {
-	s := Settings{Kafka: "embedded", ReportFile: env("DEMO_REPORT"), Seed: defaultSeed, Pace: defaultPace}
+	s := Settings{Kafka: "embedded", ReportFile: env("DEMO_REPORT"), Seed: defaultSeed}
 	var err error
 	if s.Users, err = count(env, "DEMO_USERS", defaultUsers, 100, 5_000_000); err != nil {
 		return s, err
 	}
+	s.Pace = pace(s.Users)
 	if s.Stock, err = count(env, "DEMO_STOCK", defaultStock, 100, 1_000_000); err != nil {
 		return s, err
 	}
