@@ -56,6 +56,15 @@ func (f *fields) operation(field, s string) string {
 	return id
 }
 
+// adjustment reads a caller's id of a move of units.
+func (f *fields) adjustment(s string) string {
+	id := f.operation("adjustment_id", s)
+	if core.OwnID(id) {
+		f.add("adjustment_id", "must not begin as the ids do that the platform gives: publish. grant0. seal. topup. writeoff. credit:")
+	}
+	return id
+}
+
 func (f *fields) units(field string, n int32) quantity.Quantity {
 	if n < 1 || n > quantity.Max {
 		f.add(field, "must be from 1 to 1000000000")

@@ -94,7 +94,7 @@ func (h *Quota) ListAllocations(_ context.Context, req *pb.ListAllocationsReques
 func (h *Quota) TopUp(ctx context.Context, req *pb.TopUpRequest) (*pb.TopUpResponse, error) {
 	var f fields
 	in := intent.TopUp{
-		AdjustmentID: f.operation("adjustment_id", req.GetAdjustmentId()), Key: core.BookKey{Campaign: f.campaign(req.GetCampaignId()), SKU: f.sku(req.GetSkuId())},
+		AdjustmentID: f.adjustment(req.GetAdjustmentId()), Key: core.BookKey{Campaign: f.campaign(req.GetCampaignId()), SKU: f.sku(req.GetSkuId())},
 		Cell: f.cell(req.GetCellId()), Units: f.units("units", req.GetUnits()), ExpectedVersion: f.version(req.GetExpectedVersion()), Reason: f.reason(req.GetReason(), false),
 	}
 	if err := f.err(); err != nil {

@@ -1,6 +1,8 @@
 package core
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cellquota/cellquota/allocator/quantity"
@@ -110,6 +112,16 @@ func (r Record) SameParameters(parameters string) error {
 
 // Ids of adjustments that nobody mints by hand, so that every replica and every
 // retry names the same move the same way.
+
+// ownPrefixes begin those ids, the ones that packages reclaim and fencing make, and the name under which
+// a mirror gives back what it was debited.
+var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:"}
+
+// OwnID tells whether an id is one that the platform gives itself. A caller may not bring such an id: its
+// move would be taken for the platform's.
+func OwnID(id string) bool {
+	return slices.ContainsFunc(ownPrefixes, func(prefix string) bool { return strings.HasPrefix(id, prefix) })
+}
 
 // PublishRecordID names the record that opens a SKU's book.
 func PublishRecordID(key BookKey) string {
