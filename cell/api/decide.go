@@ -8,6 +8,7 @@ import (
 	"github.com/cellquota/cellquota/cell/admission"
 	"github.com/cellquota/cellquota/cell/status"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/telemetry"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -21,6 +22,8 @@ type batch struct {
 // decide answers every ask of a message. It returns when all answers are handed over, or when gone is
 // closed: then what was granted is on its way to the log and nobody is there to be told.
 func (b *batch) decide(ctx context.Context, asks []*pb.Ask, gone <-chan struct{}) {
+	ctx, span := telemetry.StartBatch(ctx, "admission.batch", len(asks), func(i int) string { return asks[i].GetTraceparent() })
+	defer span.End()
 	var admits, repeats, prechecks []checked
 	var against []pb.AdmitOutcome // of repeats
 	rules := b.Rules.Current()

@@ -100,7 +100,7 @@ func (c *Consumer) try(p *partition, r run) (rest *run, err error) {
 		}
 		c.parked(p, r.broken)
 	default:
-		result, err := c.store.ApplyOrders(p.ctx, shard.Batch{From: p.at, To: r.next, Epoch: r.epoch, Messages: r.messages})
+		result, err := c.order(p, r)
 		if err != nil {
 			return nil, err
 		}
@@ -114,6 +114,13 @@ func (c *Consumer) try(p *partition, r run) (rest *run, err error) {
 	}
 	p.moved(r.next, r.epoch)
 	return nil, nil
+}
+
+// order is the transaction of a run of messages, under a span of the requests that they come from.
+func (c *Consumer) order(p *partition, r run) (result shard.BatchResult, err error) {
+	ctx, span := telemetry.StartBatch(p.ctx, "orders.batch", len(r.messages), func(i int) string { return r.messages[i].Traceparent })
+	defer func() { telemetry.EndSpan(span, err) }()
+	return c.store.ApplyOrders(ctx, shard.Batch{From: p.at, To: r.next, Epoch: r.epoch, Messages: r.messages})
 }
 
 // narrow finds the message whose data the database refuses, by halving, and parks it.

@@ -136,6 +136,14 @@ func (p *Publisher) Once(ctx context.Context) (int, error) {
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
+	ctx, span := telemetry.StartBatch(ctx, "outbox.publish", len(rows), func(i int) string { return rows[i].Traceparent })
+	n, err := p.publish(ctx, writer, rows)
+	telemetry.EndSpan(span, err)
+	return n, err
+}
+
+// publish delivers a claim and records what became of each row.
+func (p *Publisher) publish(ctx context.Context, writer shard.Writer, rows []shard.OutboxRow) (int, error) {
 	var done, wait []int64
 	var cause error
 	for i, a := range p.target.deliver(ctx, writer, rows) {

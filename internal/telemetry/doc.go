@@ -2,7 +2,7 @@
 //
 // Job: the JSON logger, the process's own Prometheus registry, bounded label
 // sets, the metrics port (metrics, health, readiness, profiles, log level) and
-// tracing with W3C context.
+// tracing with W3C context, batches of many traces included.
 //
 // Promise: log fields and metric buckets carry the names and bounds of the
 // outside contract, section 7; a log line is one JSON object and no string in

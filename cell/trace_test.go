@@ -1,0 +1,41 @@
+package cell
+
+import (
+	"fmt"
+	"testing"
+
+	"go.opentelemetry.io/otel"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/cellquota/cellquota/internal/testkit"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// TestTraceGoesThroughTheCell: what a customer's traceparent came with at the edge is the trace of the
+// admission, of its order behind the log, and of its effects and events behind the outbox.
+func TestTraceGoesThroughTheCell(t *testing.T) {
+	recorder, before := tracetest.NewSpanRecorder(), otel.GetTracerProvider()
+	otel.SetTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)))
+	t.Cleanup(func() { otel.SetTracerProvider(before) })
+	const trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	w, p := selling(t, 2)
+	want(t, p.exchange(w.ask("alice", "r1", func(a *pb.Ask) { a.Traceparent = "00-" + trace + "-" + parent + "-01" }))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
+	want(t, p.exchange(w.ask("bob", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED) // nobody traces him
+	p.reaches("alice", "r1", "", pending)
+	p.reaches("bob", "r1", "", pending)
+	testkit.Eventually(t, patience, func() error {
+		missing := map[string]bool{"admission.batch": true, "orders.batch": true, "outbox.publish": true}
+		for _, s := range recorder.Ended() {
+			_, ours := map[string]bool{"admission.batch": true, "orders.batch": true, "outbox.publish": true}[s.Name()]
+			if ours && (s.SpanContext().TraceID().String() != trace || s.Parent().SpanID().String() != parent) {
+				t.Fatalf("span %s belongs to trace %s under %s", s.Name(), s.SpanContext().TraceID(), s.Parent().SpanID())
+			}
+			delete(missing, s.Name())
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("no span %v", missing)
+		}
+		return nil
+	})
+}
