@@ -15,6 +15,7 @@ type Stage string
 const (
 	StagePermit   Stage = "permit"
 	StageRequest  Stage = "request" // from the planned start of the visit's first try, its permit excluded
+	StageCall     Stage = "call"    // one try to buy, from its own start: what the platform took
 	StageStatus   Stage = "status"
 	StageOrdered  Stage = "ordered" // from the 202 to the first status that showed an order
 	StagePayment  Stage = "payment"
@@ -22,7 +23,7 @@ const (
 )
 
 // Stages lists them in the order of a visit.
-var Stages = []Stage{StagePermit, StageRequest, StageStatus, StageOrdered, StagePayment, StageCallback}
+var Stages = []Stage{StagePermit, StageRequest, StageCall, StageStatus, StageOrdered, StagePayment, StageCallback}
 
 // Latency of one stage in milliseconds.
 type Latency struct {

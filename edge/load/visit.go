@@ -68,6 +68,9 @@ func (v *visitor) buy(ctx context.Context, request string, planned time.Time) bo
 		start := v.o.Clock.Now()
 		answered, a, err := v.o.Client.Buy(ctx, v.token, v.o.Campaign, v.sku, client.Try{RequestID: request, Quantity: v.plan.Quantity, Permit: permit, RetryAttempt: attempt})
 		v.record(history.Record{Op: history.OpRequest, Request: request, Quantity: int32(v.plan.Quantity), Attempt: attempt}, start, a, err, &answered)
+		if err == nil {
+			v.meter.took(StageCall, v.o.Clock.Now().Sub(start))
+		}
 		if err == nil && a.OK() {
 			v.meter.took(StageRequest, v.o.Clock.Now().Sub(from))
 			v.meter.tally(func(s *Snapshot) { s.Accepted++ })
