@@ -37,10 +37,13 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, report
 	if outcome == 0 {
 		return fmt.Errorf("%w: the answer to %s has no outcome", core.ErrBroken, r.GetDirectiveId())
 	}
-	if record == "" { // sent by an earlier leader, or answered before
+	if record == "" { // sent by an earlier leader, answered before, or never sent to this cell
 		found, ok := p.view.Snapshot().RecordOf(r.GetDirectiveId())
 		if !ok {
 			return fmt.Errorf("%w: %s", core.ErrUnknownRecord, r.GetDirectiveId())
+		}
+		if a := found.Adjustments[found.Find(r.GetDirectiveId())]; a.Cell != cell {
+			return fmt.Errorf("%w: cell %s answers %s, which is cell %s's", core.ErrBroken, cell, a.ID, a.Cell)
 		}
 		record = found.ID
 	}
@@ -60,7 +63,7 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, report
 // this leader's term, with the books. nil: the cell may be granted units over
 // this stream. core.ErrRestored: the shard knows more than etcd; nothing is
 // granted to anyone any more, and the stream should be refused. core.ErrNotLeader:
-// the term is not this leader's.
+// the term is not this leader's. ErrOlderFacts: read the shard again.
 func (p *Planner) OnTermRaised(ctx context.Context, cell ids.CellID, reporter Reporter, m *pb.TermRaised) error {
 	leader, leads := p.leader()
 	if !leads || convert.FromTerm(m.GetTerm()) != leader.Term {
@@ -84,7 +87,9 @@ func (p *Planner) OnTermRaised(ctx context.Context, cell ids.CellID, reporter Re
 			return waitErr
 		}
 		if err := Compare(facts, s); err != nil {
-			p.OnRestored(cell, err.Error())
+			if errors.Is(err, core.ErrRestored) {
+				p.OnRestored(cell, err.Error())
+			}
 			return err
 		}
 	}

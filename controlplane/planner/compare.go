@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,10 +28,16 @@ type Books interface {
 // makes in a shard; they are not in the journal.
 const sealPrefix = "seal."
 
+// ErrOlderFacts: the books moved after the shard was read, by a return that was
+// booked or a fence that was reclaimed. It says nothing about etcd's past: the
+// shard has to be read again.
+var ErrOlderFacts = errors.New("the facts are older than the books")
+
 // Compare is nil when everything that the shard knows is known to the books. It
 // compares identities, not only counters: after etcd was restored from a backup,
 // counters soon look right again. A shard that knows less is no fault: grants are
-// on their way. core.ErrRestored names the first thing that the books lack.
+// on their way. core.ErrRestored names the first thing that the books lack;
+// ErrOlderFacts says that only figures differ, and why they may.
 func Compare(shard Shard, books Books) error {
 	lacks := func(format string, args ...any) error {
 		return fmt.Errorf("%w: cell %s: %s", core.ErrRestored, shard.Cell, fmt.Sprintf(format, args...))
@@ -42,15 +49,30 @@ func Compare(shard Shard, books Books) error {
 	if shard.FenceVersion > cell.FenceVersion {
 		return lacks("the shard has fence version %d, the record %d", shard.FenceVersion, cell.FenceVersion)
 	}
+	var older error
 	for _, s := range shard.Stocks {
 		if why := compareStock(s, cell, books); why != "" {
 			return lacks("%s: %s", s.Key, why)
 		}
+		book, _ := books.Book(s.Key)
+		allocation, _ := book.Allocation(cell.Spec.ID)
+		switch {
+		case s.Granted.Cmp(allocation.Granted) <= 0:
+		case shard.FenceVersion < cell.FenceVersion, precedes(s, allocation):
+			older = fmt.Errorf("%w: cell %s, %s: granted %s, the book allocates %s", ErrOlderFacts, shard.Cell, s.Key, s.Granted, allocation.Granted)
+		default:
+			return lacks("%s: the shard was granted %s units, the book allocates %s", s.Key, s.Granted, allocation.Granted)
+		}
 	}
-	return nil
+	return older
 }
 
-// compareStock gives what the books lack of one stock row, or "".
+// precedes tells whether the book counted adjustments that the facts do not have.
+func precedes(s core.StockFacts, a core.Allocation) bool {
+	return s.AdjustmentVersion < a.FenceVersion || s.AdjustmentVersion == a.FenceVersion && s.LastNumber < a.LastNumber
+}
+
+// compareStock gives what the books lack of one stock row, its units apart, or "".
 func compareStock(s core.StockFacts, cell core.Cell, books Books) string {
 	book, known := books.Book(s.Key)
 	allocation, held := book.Allocation(cell.Spec.ID)
@@ -60,8 +82,6 @@ func compareStock(s core.StockFacts, cell core.Cell, books Books) string {
 			return "" // rules alone reached it
 		}
 		return "no book holds it"
-	case s.Granted.Cmp(allocation.Granted) > 0:
-		return fmt.Sprintf("the shard was granted %s units, the book allocates %s", s.Granted, allocation.Granted)
 	case s.AdjustmentVersion > cell.FenceVersion:
 		return fmt.Sprintf("adjustments of fence version %d", s.AdjustmentVersion)
 	case s.LastNumber > lastNumber(allocation, s.AdjustmentVersion):

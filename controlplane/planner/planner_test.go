@@ -280,6 +280,25 @@ func TestAVoidedGrantGoesBack(t *testing.T) {
 	})
 }
 
+// Only the cell of an adjustment can say what became of it: another one's word, by
+// a mistake or by malice, would give units back that the shard has.
+func TestAnotherCellsAnswerIsRefused(t *testing.T) {
+	r := onSale(t)
+	r.cells.set("cell-1", func(s *shard) { s.deaf = true }) // applies, answers nothing
+	r.topUp("a0", "cell-1", 10)
+	stranger, _ := r.cells.Reporter("cell-2")
+	err := r.planner.OnDirectiveResult(testkit.Deadline(t), "cell-2", stranger, &pb.DirectiveResult{
+		DirectiveId: "a0", Done: true, Outcome: pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_VOIDED,
+	})
+	if !errors.Is(err, core.ErrBroken) {
+		t.Errorf("%v, want ErrBroken", err)
+	}
+	r.cells.set("cell-1", func(s *shard) { s.deaf = false })
+	if a := r.settled("a0"); a.Outcome != core.OutcomeApplied {
+		t.Errorf("a0 is %s/%s", a.State, a.Outcome)
+	}
+}
+
 // A shard that knows a number, an adjustment or a fence version that etcd does
 // not: nothing is granted to anybody any more.
 func TestARestoredEtcdGrantsNothing(t *testing.T) {
