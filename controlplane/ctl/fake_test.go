@@ -122,7 +122,10 @@ func (f *fake) ListCells(_ context.Context, in *pb.ListCellsRequest) (*pb.ListCe
 	return &pb.ListCellsResponse{Cells: []*pb.Cell{cell("cell-2", pb.CellState_CELL_STATE_SUSPECT)}}, nil
 }
 
-func (f *fake) GetGate(context.Context, *pb.CellAdminServiceGetGateRequest) (*pb.CellAdminServiceGetGateResponse, error) {
+func (f *fake) GetGate(_ context.Context, in *pb.CellAdminServiceGetGateRequest) (*pb.CellAdminServiceGetGateResponse, error) {
+	if in.GetCellId() != "cell-1" {
+		return nil, fmt.Errorf("%w: no such cell as %s", rpcstatus.ErrNotFound, in.GetCellId())
+	}
 	return &pb.CellAdminServiceGetGateResponse{
 		Processes:   []*pb.GetGateResponse{{InstanceId: "i-1", Gates: []*pb.SkuGate{{CampaignId: "demo", SkuId: "phone-x", State: pb.GateState_GATE_STATE_THROTTLED, Bound: 40, ConsumeRate: 123.4}}}},
 		Unreachable: map[string]string{"i-2": "connection refused"},
@@ -233,7 +236,10 @@ func (f *fake) LookupHome(context.Context, *pb.LookupHomeRequest) (*pb.LookupHom
 }
 
 func (f *fake) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
-	return &pb.GetStatusResponse{Leader: "127.0.0.1:7", Term: &pb.Term{Count: 3}, EtcdOk: true, Revision: 77, Edges: map[string]int64{"edge-1": 76}, Cells: []*pb.Cell{cell("cell-1", pb.CellState_CELL_STATE_ACTIVE)}}, nil
+	return &pb.GetStatusResponse{Leader: "127.0.0.1:7", Term: &pb.Term{Count: 3}, EtcdOk: true, Revision: 77, Edges: map[string]int64{"edge-1": 76}, Cells: []*pb.Cell{
+		cell("cell-1", pb.CellState_CELL_STATE_ACTIVE), cell("cell-2", pb.CellState_CELL_STATE_SUSPECT),
+		{Spec: &pb.CellSpec{CellId: "cell-3"}, State: pb.CellState_CELL_STATE_FENCED}, // without processes: nobody to ask
+	}}, nil
 }
 
 func (f *fake) Verify(context.Context, *pb.VerifyRequest) (*pb.VerifyResponse, error) {

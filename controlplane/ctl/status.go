@@ -17,6 +17,8 @@ import (
 func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the whole platform on one page", Args: takes(),
+		Long: "Leader, etcd, cells, gates and frozen units. The gates are asked of the cells' processes, for a table\n" +
+			"only: scripts ask 'cellctl cell gate'. Findings are not kept yet; 'cellctl verify' looks for what is wrong\nnow.",
 		Example: "  cellctl status\n  cellctl status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
@@ -24,18 +26,23 @@ func (c *cli) statusCommand() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("status: %w", err)
 				}
-				return c.show(statusView(out))
+				var gates []cellGates
+				if c.format == render.FormatTable || c.format == render.FormatWide {
+					gates = askGates(ctx, cp, out.GetCells())
+				}
+				return c.show(statusView(out, gates))
 			})
 		},
 	}
 }
 
-func statusView(s *pb.GetStatusResponse) render.View {
+func statusView(s *pb.GetStatusResponse, gates []cellGates) render.View {
 	v := render.View{Message: s}
 	v.Lines = []string{
 		fmt.Sprintf("leader        %s, term %d", or(s.GetLeader(), "none"), s.GetTerm().GetCount()),
 		fmt.Sprintf("etcd          %s, view at revision %d, %s old", answer(s.GetEtcdOk()), s.GetRevision(), millis(s.GetViewAgeMs())),
 		fmt.Sprintf("frozen units  %d", s.GetFrozenUnits()),
+		"findings      none kept yet; cellctl verify looks for what is wrong now",
 	}
 	for _, edge := range slices.Sorted(maps.Keys(s.GetEdges())) {
 		v.Lines = append(v.Lines, fmt.Sprintf("edge          %s, at revision %d", edge, s.GetEdges()[edge]))
@@ -43,7 +50,14 @@ func statusView(s *pb.GetStatusResponse) render.View {
 	for _, key := range s.GetQuarantined() {
 		v.Lines = append(v.Lines, "unreadable    "+key)
 	}
-	v.Tables = []render.Table{cellTable(s.GetCells())}
+	cells := cellTable(s.GetCells())
+	v.Tables = []render.Table{cells}
+	table, silent := gateTable(gates)
+	v.Lines = append(v.Lines, silent...)
+	if len(table.Rows) > 0 {
+		cells.Title = "CELLS"
+		v.Tables = []render.Table{table, cells}
+	}
 	return v
 }
 
