@@ -27,7 +27,7 @@ const (
 	defaultUsers = 100_000
 	defaultStock = 10_000
 	defaultCells = 4
-	defaultPace  = 75 * time.Second
+	defaultPace  = 110 * time.Second
 	shortestPace = 25 * time.Second
 	defaultSeed  = 20261111
 )
