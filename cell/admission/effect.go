@@ -148,7 +148,7 @@ func (c *Client) DebitReturn(ctx context.Context, r Return) (EffectResult, error
 
 // CreditReturn gives a debit back after the shard refused or voided the return; the
 // mirror knows how many units it was, so Number and Units are not looked at. NotHeld:
-// this mirror never took it. The shard's effect "credit:ID" does the same and counts
+// this mirror never took it, and never will. The shard's effect "credit:ID" does the same and counts
 // as the same.
 func (c *Client) CreditReturn(ctx context.Context, r Return) (EffectResult, error) {
 	return c.adjust(ctx, creditFunction, r)

@@ -352,6 +352,7 @@ func (t *twin) giveBack(sku ids.SKUID, id string) Change {
 	units, held := t.debits[id]
 	switch {
 	case !held:
+		t.applied[id] = true
 		return NotHeld
 	case t.applied["credit:"+id]:
 		return Already

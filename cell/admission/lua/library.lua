@@ -170,10 +170,12 @@ local function unfit(meta_key, build, ...)
   return nil
 end
 
--- Gives back what was debited under an adjustment id, once.
+-- Gives back what was debited under an adjustment id, once. Where nothing was, nothing may be any more:
+-- the debit of a process that slept comes too late.
 local function give_back(meta_key, stock_key, applied_key, id)
   local units = redis.call('HGET', meta_key, 'debit:' .. id)
   if not units then
+    redis.call('SADD', applied_key, id)
     return CHANGE.NOT_HELD
   end
   if redis.call('SADD', applied_key, 'credit:' .. id) == 0 then
