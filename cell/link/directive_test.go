@@ -1,7 +1,6 @@
 package link
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -284,6 +283,3 @@ func TestCampaignAcks(t *testing.T) {
 		t.Fatalf("%v", a)
 	}
 }
-
-// goodbye tells whether the process ended its side in good order.
-func (s *played) goodbye() bool { return errors.Is(s.ctx.Err(), context.Canceled) }

@@ -173,13 +173,14 @@ type leader struct {
 
 // played is one stream, with what came over it so far.
 type played struct {
-	t     *testing.T
-	ctx   context.Context
-	in    chan *pb.LinkRequest
-	out   chan *pb.LinkResponse
-	end   chan error
-	ended chan struct{} // the process's side said goodbye or is gone
-	hello *pb.Hello
+	t       *testing.T
+	ctx     context.Context
+	in      chan *pb.LinkRequest
+	out     chan *pb.LinkResponse
+	end     chan error
+	ended   chan struct{} // the process's side said goodbye or is gone
+	goodbye atomic.Bool   // it said goodbye
+	hello   *pb.Hello
 }
 
 // replica makes a replica answer at an address.
@@ -203,7 +204,10 @@ func (l *leader) Link(g pb.CellLinkService_LinkServer) error {
 		defer close(s.ended)
 		for {
 			m, err := g.Recv()
-			if errors.Is(err, io.EOF) || err != nil {
+			if errors.Is(err, io.EOF) {
+				s.goodbye.Store(true)
+			}
+			if err != nil {
 				return
 			}
 			s.in <- m
