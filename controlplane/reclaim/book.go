@@ -24,7 +24,8 @@ const everything = 1 << 30
 
 // book carries out the moves of one SKU: one transaction on the book, every
 // journal record that it settles, and a record of its own, whose id is the
-// seal's. Once that record exists the SKU is done.
+// seal's. Once that record exists the SKU is done; a book that is gone, and of which the shard holds
+// nothing, needs none.
 func (d *Driver) book(ctx context.Context, w *work, key core.BookKey) error {
 	snapshot, err := d.view.WaitFor(ctx, w.cell.ModRevision)
 	if err != nil {
@@ -40,6 +41,12 @@ func (d *Driver) book(ctx context.Context, w *work, key core.BookKey) error {
 		return err
 	})
 	if err != nil {
+		return err
+	}
+	if made.ID == "" {
+		if revision, err = d.store.Head(ctx); err == nil {
+			_, err = d.view.WaitFor(ctx, revision) // which shows the book no more
+		}
 		return err
 	}
 	d.store.Count(made.Adjustments)
@@ -63,6 +70,9 @@ func (d *Driver) tryBook(tx *store.Tx, w *work, key core.BookKey, snapshot view.
 	book, known, err := tx.Book(key)
 	if err != nil {
 		return core.Record{}, err
+	}
+	if facts, _ := w.proof.Facts(skuOf(key)); !known && facts.Granted+facts.Sealed == 0 {
+		return core.Record{}, nil // a publish that was given up took it back; no cell heard of it
 	}
 	if !known {
 		return core.Record{}, fmt.Errorf("cell %s: the shard holds units of %s, which has no book: %w", cell.Spec.ID, key, fencing.ErrProofMismatch)
