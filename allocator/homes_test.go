@@ -32,8 +32,10 @@ func TestDealBucketsOfTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []allocator.Range{
-		{From: 0, To: 1023, Cell: "cell-1"}, {From: 1024, To: 2047, Cell: "cell-2"},
-		{From: 2048, To: 3071, Cell: "cell-3"}, {From: 3072, To: 4095, Cell: "cell-4"},
+		{From: 0, To: 1023, Cell: "cell-1"},
+		{From: 1024, To: 2047, Cell: "cell-2"},
+		{From: 2048, To: 3071, Cell: "cell-3"},
+		{From: 3072, To: 4095, Cell: "cell-4"},
 	}
 	if got := m.Ranges(); !reflect.DeepEqual(got, want) {
 		t.Errorf("ranges %v, want %v", got, want)

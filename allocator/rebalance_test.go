@@ -34,7 +34,8 @@ func TestPlanRebalanceCases(t *testing.T) {
 		{
 			"from the full to the busy", 0,
 			[]allocator.Usage{usage("b", 100, 0, 3, allocator.Selling), usage("a", 100, 80, 1, allocator.Selling)},
-			[]allocator.Move{move(give, "a", 60), move(get, "b", 60)}, 50,
+			[]allocator.Move{move(give, "a", 60), move(get, "b", 60)},
+			50,
 		},
 		{
 			"small differences stay", 25,
@@ -44,32 +45,38 @@ func TestPlanRebalanceCases(t *testing.T) {
 		{
 			"the smallest move itself is made", 20,
 			[]allocator.Usage{usage("a", 100, 60, 1, allocator.Selling), usage("b", 100, 20, 1, allocator.Selling)},
-			[]allocator.Move{move(give, "a", 20), move(get, "b", 20)}, 50,
+			[]allocator.Move{move(give, "a", 20), move(get, "b", 20)},
+			50,
 		},
 		{
 			"a leaving cell gives all, the frozen one nothing", 0,
 			[]allocator.Usage{usage("a", 100, 30, 9, allocator.Leaving), usage("b", 100, 99, 9, allocator.Frozen), usage("c", 10, 0, 1, allocator.Selling)},
-			[]allocator.Move{move(give, "a", 30), move(get, "c", 30)}, 50,
+			[]allocator.Move{move(give, "a", 30), move(get, "c", 30)},
+			50,
 		},
 		{
 			"nobody can take: to the reserve", 0,
 			[]allocator.Usage{usage("a", 100, 30, 1, allocator.Leaving), usage("b", 100, 99, 1, allocator.Frozen)},
-			[]allocator.Move{move(give, "a", 30)}, 80,
+			[]allocator.Move{move(give, "a", 30)},
+			80,
 		},
 		{
 			"no demand known: nothing but leaving", 0,
 			[]allocator.Usage{usage("a", 100, 30, 0, allocator.Leaving), usage("b", 100, 99, 0, allocator.Selling), usage("c", 100, 0, 0, allocator.Selling)},
-			[]allocator.Move{move(give, "a", 30)}, 80,
+			[]allocator.Move{move(give, "a", 30)},
+			80,
 		},
 		{
 			"the smallest move drops takers, givers shrink with them", 10,
 			[]allocator.Usage{usage("a", 40, 40, 0, allocator.Selling), usage("b", 0, 0, 32, allocator.Selling), usage("c", 0, 0, 8, allocator.Selling)},
-			[]allocator.Move{move(give, "a", 32), move(get, "b", 32)}, 50,
+			[]allocator.Move{move(give, "a", 32), move(get, "b", 32)},
+			50,
 		},
 		{
 			"the smallest move drops givers, takers shrink with them", 10,
 			[]allocator.Usage{usage("a", 8, 8, 0, allocator.Selling), usage("b", 32, 32, 0, allocator.Selling), usage("c", 0, 0, 1, allocator.Selling)},
-			[]allocator.Move{move(give, "b", 32), move(get, "c", 32)}, 50,
+			[]allocator.Move{move(give, "b", 32), move(get, "c", 32)},
+			50,
 		},
 	}
 	for _, c := range cases {

@@ -33,8 +33,12 @@ func TestSkewFault(t *testing.T) {
 		redis, shard time.Duration
 		fault        bool
 	}{
-		{0, 0, false}, {400 * time.Millisecond, 0, false}, {600 * time.Millisecond, 0, true}, {0, -600 * time.Millisecond, true},
-		{300 * time.Millisecond, -300 * time.Millisecond, true}, {-450 * time.Millisecond, -450 * time.Millisecond, false},
+		{0, 0, false},
+		{400 * time.Millisecond, 0, false},
+		{600 * time.Millisecond, 0, true},
+		{0, -600 * time.Millisecond, true},
+		{300 * time.Millisecond, -300 * time.Millisecond, true},
+		{-450 * time.Millisecond, -450 * time.Millisecond, false},
 	} {
 		if got := skewFault(500*time.Millisecond, row.redis, row.shard); (got != "") != row.fault {
 			t.Errorf("redis %s, shard %s: %q", row.redis, row.shard, got)

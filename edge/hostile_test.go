@@ -200,12 +200,15 @@ func TestTrustedProxy(t *testing.T) {
 		forwarded string
 		want      int
 	}{
-		{"198.51.100.1", 201}, {"198.51.100.1", 429},
+		{"198.51.100.1", 201},
+		{"198.51.100.1", 429},
 		{"203.0.113.9, 198.51.100.1", 429},           // what stands left was written by the customer
 		{"203.0.113.9, 198.51.100.2, 10.1.2.3", 201}, // our second proxy is passed over
 		{"198.51.100.2", 429},
 		{"203.0.113.9", 201}, // the address that was spoofed above is not used up
-		{"2001:db8::1", 201}, {"2001:db8::2", 429}, {"2001:db8:0:1::1", 201},
+		{"2001:db8::1", 201},
+		{"2001:db8::2", 429},
+		{"2001:db8:0:1::1", 201},
 	} {
 		if got := claim(row.forwarded); got != row.want {
 			t.Errorf("%s: %d, want %d", row.forwarded, got, row.want)
@@ -348,8 +351,10 @@ func TestNotCollapsed(t *testing.T) {
 	before, _ := r.cells[0].Asked()
 	var all sync.WaitGroup
 	for _, try := range []client.Try{
-		{RequestID: "same", Quantity: 1, Permit: permit}, {RequestID: "same", Quantity: 2, Permit: permit},
-		{RequestID: "same", Quantity: 1, Permit: permit, RetryAttempt: 1}, {RequestID: "other", Quantity: 1, Permit: permit},
+		{RequestID: "same", Quantity: 1, Permit: permit},
+		{RequestID: "same", Quantity: 2, Permit: permit},
+		{RequestID: "same", Quantity: 1, Permit: permit, RetryAttempt: 1},
+		{RequestID: "other", Quantity: 1, Permit: permit},
 	} {
 		all.Go(func() { r.buy(user, permit, func(t *client.Try) { *t = try }) })
 	}

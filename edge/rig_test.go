@@ -195,7 +195,7 @@ func (r *rig) warm() {
 		testkit.Eventually(r.t, 10*time.Second, func() error {
 			_, a, err := r.client.Permit(context.Background(), r.token(user), campaign, sku)
 			if err != nil || !a.OK() {
-				return fmt.Errorf("cell %d: %v %d %s", i, err, a.Status, a.Code)
+				return fmt.Errorf("cell %d: %w %d %s", i, err, a.Status, a.Code)
 			}
 			return nil
 		})

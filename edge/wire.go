@@ -145,7 +145,7 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face *api.Server, log *slog.L
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	group.Go("http", func(context.Context) error {
-		if err := server.Serve(boundConnections(listener, cfg.HTTP.MaxConnections)); err != nil && err != http.ErrServerClosed { //nolint:errorlint // Serve returns it bare
+		if err := server.Serve(boundConnections(listener, cfg.HTTP.MaxConnections)); err != nil && err != http.ErrServerClosed {
 			return fmt.Errorf("serve: %w", err)
 		}
 		return nil

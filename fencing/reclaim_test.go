@@ -222,8 +222,10 @@ func TestPlayTheShardDiesAfterItsFence(t *testing.T) {
 	play(t, r, []step{
 		{ReclaimEvent{Kind: BeginReclaim}, Reclaiming, "BookReclaim@2:watch-y"},
 		{ReclaimEvent{Kind: SKUWithheld, Version: 2, SKUs: []SKU{watch}}, Reclaimed, ""},
-		{ReclaimEvent{Kind: WriteOff, SKUs: []SKU{watch, phone, watch}, Attestation: Attestation{Reason: "r", Operator: "a", Approver: "b"}},
-			Reclaiming, "RecordWriteOff@2 BookWriteOff@2:phone-x BookWriteOff@2:watch-y"},
+		{
+			ReclaimEvent{Kind: WriteOff, SKUs: []SKU{watch, phone, watch}, Attestation: Attestation{Reason: "r", Operator: "a", Approver: "b"}},
+			Reclaiming, "RecordWriteOff@2 BookWriteOff@2:phone-x BookWriteOff@2:watch-y",
+		},
 	})
 }
 

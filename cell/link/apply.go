@@ -107,7 +107,7 @@ func (s *session) tries(ctx context.Context, d *pb.Directive) (*pb.DirectiveResu
 	defer cancel()
 	for try := 1; ; try++ {
 		result, err := s.carryOut(within, d)
-		if err == nil || try == applyTries || !(shard.SafeToRetry(err) || errors.Is(err, shard.ErrUnknownCommit)) {
+		if err == nil || try == applyTries || (!shard.SafeToRetry(err) && !errors.Is(err, shard.ErrUnknownCommit)) {
 			return result, err
 		}
 		if s.Clock.Sleep(within, time.Duration(try)*applyPause) != nil {

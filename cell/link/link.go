@@ -77,8 +77,11 @@ func (c Config) withDefaults() Config {
 		at  *time.Duration
 		def time.Duration
 	}{
-		{&c.Keepalive, time.Second}, {&c.Timeout, 5 * time.Second}, {&c.BackoffMin, 200 * time.Millisecond},
-		{&c.BackoffMax, 5 * time.Second}, {&c.Report, 200 * time.Millisecond},
+		{&c.Keepalive, time.Second},
+		{&c.Timeout, 5 * time.Second},
+		{&c.BackoffMin, 200 * time.Millisecond},
+		{&c.BackoffMax, 5 * time.Second},
+		{&c.Report, 200 * time.Millisecond},
 	} {
 		if *d.at <= 0 {
 			*d.at = d.def

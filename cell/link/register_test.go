@@ -113,7 +113,7 @@ func TestComesBack(t *testing.T) {
 					return err
 				}
 			}
-			return fmt.Errorf("%s is not %v: %v, %v", name, want, families, err)
+			return fmt.Errorf("%s is not %v: %v, %w", name, want, families, err)
 		})
 	}
 	l, s := p.registered()

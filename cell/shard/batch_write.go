@@ -111,8 +111,10 @@ func (r *batchRun) orderArgs(n int) ([]any, moves, error) {
 		}
 		quantity, expires = append(quantity, m.Quantity), append(expires, d.ExpiresAt)
 		fence, build = append(fence, m.Build.Fence), append(build, m.Build.Count)
-		entries = append(entries, move{campaign: m.Campaign, sku: m.SKU, action: actionReserve, businessNo: string(m.Reservation),
-			available: -m.Quantity, reserved: m.Quantity})
+		entries = append(entries, move{
+			campaign: m.Campaign, sku: m.SKU, action: actionReserve, businessNo: string(m.Reservation),
+			available: -m.Quantity, reserved: m.Quantity,
+		})
 	}
 	return []any{
 		text[0], text[1], text[2], text[3], text[4], text[5], quantity, text[6], text[7], expires, fence, build, text[8], r.now,

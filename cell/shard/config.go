@@ -67,8 +67,10 @@ func (c Config) withDefaults() Config {
 		field *time.Duration
 		value time.Duration
 	}{
-		{&c.LockTimeout, defaultLock}, {&c.StatementTimeout, defaultStatement},
-		{&c.IdleInTransaction, defaultIdle}, {&c.HeartbeatGap, defaultHeartbeat},
+		{&c.LockTimeout, defaultLock},
+		{&c.StatementTimeout, defaultStatement},
+		{&c.IdleInTransaction, defaultIdle},
+		{&c.HeartbeatGap, defaultHeartbeat},
 		{&c.ReporterIdle, defaultReporter},
 	} {
 		if *d.field == 0 {

@@ -24,8 +24,10 @@ type spec struct {
 }
 
 func specOf(s *cellquotav1.CampaignSpec) spec {
-	out := spec{maxQuantity: max(s.GetMaxQuantityPerOrder(), 1), ttlByRisk: map[string]time.Duration{},
-		restock: s.GetRefundRule() == cellquotav1.RefundRule_REFUND_RULE_RESTOCK}
+	out := spec{
+		maxQuantity: max(s.GetMaxQuantityPerOrder(), 1), ttlByRisk: map[string]time.Duration{},
+		restock: s.GetRefundRule() == cellquotav1.RefundRule_REFUND_RULE_RESTOCK,
+	}
 	for tier, d := range s.GetHolds().GetPaymentTtlByRisk() {
 		out.ttlByRisk[tier] = d.AsDuration()
 	}

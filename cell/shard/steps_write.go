@@ -133,12 +133,12 @@ func (r *stepRun) moves() moves {
 	var m moves
 	for _, c := range r.out.changes {
 		e := move{campaign: c.Campaign, sku: c.SKU, businessNo: string(c.Reservation), reserved: -c.Quantity}
-		switch {
-		case c.State == c.was.State:
+		switch c.State {
+		case c.was.State:
 			continue
-		case c.State == reservation.OrderPaid:
+		case reservation.OrderPaid:
 			e.action, e.confirmed = actionConfirm, c.Quantity
-		case c.State == reservation.OrderClosed:
+		case reservation.OrderClosed:
 			e.action, e.available, e.released = actionRelease, c.Quantity, c.Quantity
 		}
 		m = append(m, e)

@@ -192,10 +192,21 @@ func TestTranslate(t *testing.T) {
 	for _, c := range []struct {
 		in, want error
 	}{
-		{pg("CQ001"), ErrFenced}, {pg("CQ002"), ErrState}, {pg("CQ003"), ErrFenced}, {pg("CQ004"), ErrNoFence}, {pg("CQ005"), ErrTermLower},
-		{pg("23505"), ErrBadData}, {pg("22021"), ErrBadData}, {pg("40P01"), ErrUnavailable}, {pg("57P01"), ErrUnavailable}, {pg("53300"), ErrUnavailable},
-		{io.ErrUnexpectedEOF, ErrUnavailable}, {&net.OpError{Err: errors.New("refused")}, ErrUnavailable}, {context.DeadlineExceeded, ErrUnavailable},
-		{ErrConflict, ErrConflict}, {context.Canceled, context.Canceled},
+		{pg("CQ001"), ErrFenced},
+		{pg("CQ002"), ErrState},
+		{pg("CQ003"), ErrFenced},
+		{pg("CQ004"), ErrNoFence},
+		{pg("CQ005"), ErrTermLower},
+		{pg("23505"), ErrBadData},
+		{pg("22021"), ErrBadData},
+		{pg("40P01"), ErrUnavailable},
+		{pg("57P01"), ErrUnavailable},
+		{pg("53300"), ErrUnavailable},
+		{io.ErrUnexpectedEOF, ErrUnavailable},
+		{&net.OpError{Err: errors.New("refused")}, ErrUnavailable},
+		{context.DeadlineExceeded, ErrUnavailable},
+		{ErrConflict, ErrConflict},
+		{context.Canceled, context.Canceled},
 	} {
 		if got := translate(c.in); !errors.Is(got, c.want) {
 			t.Errorf("%v became %v, want %v", c.in, got, c.want)

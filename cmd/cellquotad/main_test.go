@@ -35,8 +35,17 @@ func stdout(t *testing.T, f func()) string {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
-		nil, {"nothing"}, {"migrate"}, {"migrate", "sideways", "--dsn-file", "/dev/null"}, {"migrate", "up"}, {"migrate", "up", "--dsn-file", "f", "more"},
-		{"migrate", "up", "--nothing"}, {"cell", "--nothing"}, {"cell", "--cell-id", "UPPER"}, {"edge"}, {"controlplane", "--config", "/nowhere.yaml"},
+		nil,
+		{"nothing"},
+		{"migrate"},
+		{"migrate", "sideways", "--dsn-file", "/dev/null"},
+		{"migrate", "up"},
+		{"migrate", "up", "--dsn-file", "f", "more"},
+		{"migrate", "up", "--nothing"},
+		{"cell", "--nothing"},
+		{"cell", "--cell-id", "UPPER"},
+		{"edge"},
+		{"controlplane", "--config", "/nowhere.yaml"},
 	} {
 		if err := dispatch(t.Context(), args); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v, want wrong usage", args, err)

@@ -187,7 +187,7 @@ func (h *Reports) GetSales(ctx context.Context, req *pb.GetSalesRequest) (*pb.Ge
 // stockFacts gives a row of a shard; its columns are bounded by the shard itself.
 func stockFacts(s shards.Stock) *pb.StockFacts {
 	return &pb.StockFacts{
-		CampaignId: s.Campaign, SkuId: s.SKU, Granted: int32(s.Granted), Available: int32(s.Available), Reserved: int32(s.Reserved), Confirmed: int32(s.Confirmed), //nolint:gosec // int columns
+		CampaignId: s.Campaign, SkuId: s.SKU, Granted: int32(s.Granted), Available: int32(s.Available), Reserved: int32(s.Reserved), Confirmed: int32(s.Confirmed),
 		Released: s.Released, Version: s.Version, AdjustmentVersion: s.AdjustmentVersion, LastNumber: s.LastNumber,
 		LastAdjustmentId: s.LastAdjustmentID, BookRecordId: s.BookRecordID,
 	}
@@ -237,7 +237,7 @@ func (h *Reports) ResolveRequests(ctx context.Context, req *pb.ResolveRequestsRe
 		for _, r := range a.value.rows {
 			out.Requests[r.Index].Rows = append(out.Requests[r.Index].Rows, &pb.ResolvedRow{
 				CellId: cell, ReservationId: r.Reservation, Outcome: r.Outcome, Reason: r.Reason, OrderId: r.OrderID,
-				OrderState: orderStates[r.OrderState], FenceVersion: r.FenceVersion, Quantity: int32(r.Quantity), //nolint:gosec // an int column
+				OrderState: orderStates[r.OrderState], FenceVersion: r.FenceVersion, Quantity: int32(r.Quantity),
 			})
 		}
 	}

@@ -26,15 +26,23 @@ const (
 
 func newMetrics(reg prometheus.Registerer, running func() float64) *metrics {
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: telemetry.Namespace,
-			Name: "edge_requests_total", Help: "Calls by the layer that answered and the code it answered."}, []string{"layer", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: telemetry.Namespace,
-			Name: "edge_request_duration_seconds", Help: "Time from the call's header to its answer.",
-			Buckets: telemetry.DurationBuckets}, []string{"call"}),
-		repeats: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: telemetry.Namespace,
-			Name: "edge_repeats_total", Help: "Requests that were made before, by how that was seen."}, []string{"kind"}),
-		running: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: telemetry.Namespace,
-			Name: "edge_requests_running", Help: "Calls being answered."}, running),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: telemetry.Namespace,
+			Name:      "edge_requests_total", Help: "Calls by the layer that answered and the code it answered.",
+		}, []string{"layer", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: telemetry.Namespace,
+			Name:      "edge_request_duration_seconds", Help: "Time from the call's header to its answer.",
+			Buckets: telemetry.DurationBuckets,
+		}, []string{"call"}),
+		repeats: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: telemetry.Namespace,
+			Name:      "edge_repeats_total", Help: "Requests that were made before, by how that was seen.",
+		}, []string{"kind"}),
+		running: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: telemetry.Namespace,
+			Name:      "edge_requests_running", Help: "Calls being answered.",
+		}, running),
 	}
 	for _, kind := range []string{repeatCollapsed, repeatReplayed, repeatAttempt} {
 		m.repeats.WithLabelValues(kind)

@@ -22,10 +22,10 @@ func TestReference(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "reference", "http-codes.md")
 	want := reference()
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // documentation
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil { //nolint:gosec // documentation
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -85,7 +85,7 @@ func (p *problem) jittered() time.Duration {
 		return 0
 	}
 	d = max(d, shortestWait)
-	return d + rand.N(min(d/2, longestSpread)) //nolint:gosec // jitter
+	return d + rand.N(min(d/2, longestSpread))
 }
 
 // Bounds of the jitter: nobody is told to come back sooner than the first, and the start of a sale

@@ -131,7 +131,7 @@ func (s *Server) lookUntil(c *call, cell ids.CellID, in *cq.GetRequestRequest, w
 		if left <= 0 || s.stopping() {
 			break
 		}
-		jittered := pause/2 + rand.N(pause/2) //nolint:gosec // jitter
+		jittered := pause/2 + rand.N(pause/2)
 		if s.clock.Sleep(c.ctx(), min(left, jittered)) != nil {
 			break // the client hung up
 		}

@@ -77,7 +77,7 @@ func (o *object) expiry(ms int64, now time.Time) {
 func poll(s cq.RequestState) int64 {
 	switch {
 	case onItsWay(s):
-		return (pollAfter + rand.N(pollAfter)).Milliseconds() //nolint:gosec // jitter
+		return (pollAfter + rand.N(pollAfter)).Milliseconds()
 	case s == cq.RequestState_REQUEST_STATE_MANUAL_REVIEW:
 		return reviewAfter.Milliseconds()
 	default:

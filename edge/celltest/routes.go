@@ -37,7 +37,7 @@ func Domain(name string, cells ...string) *cq.DomainRoute {
 	d := &cq.DomainRoute{Domain: name}
 	for i, cell := range cells {
 		d.Cells = append(d.Cells, &cq.CellBuckets{CellId: cell, Buckets: &cq.DomainBuckets{Domain: name, Ranges: []*cq.BucketRange{{
-			BucketFrom: int32(i * ids.Buckets / len(cells)), BucketTo: int32((i+1)*ids.Buckets/len(cells) - 1), //nolint:gosec // below 4096
+			BucketFrom: int32(i * ids.Buckets / len(cells)), BucketTo: int32((i+1)*ids.Buckets/len(cells) - 1),
 		}}}})
 	}
 	return d

@@ -46,5 +46,5 @@ func Next(a Answer, err error, attempt int) Step {
 
 func pause(attempt int) time.Duration {
 	d := min(firstPause<<min(attempt, 10), lastPause)
-	return d + rand.N(d/2) //nolint:gosec // jitter
+	return d + rand.N(d/2)
 }

@@ -24,7 +24,7 @@ func (c *Cells) Ask(ctx context.Context, cell ids.CellID, ask *cq.Ask) (*cq.Answ
 		return nil, ErrNoCell
 	}
 	// The cell answers a quarter earlier, so that "accepted, the log is late" still finds its asker.
-	ask.WaitMs = int32(min((c.set.Timeout - c.set.Timeout/4).Milliseconds(), 1<<30)) //nolint:gosec // bounded
+	ask.WaitMs = int32(min((c.set.Timeout - c.set.Timeout/4).Milliseconds(), 1<<30))
 	one := newCall(ask)
 	select {
 	case l.queue <- one:

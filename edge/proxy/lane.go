@@ -49,7 +49,7 @@ func (l *lane) run(ctx context.Context) {
 		}
 		l.log.DebugContext(ctx, "stream to a cell ended", slog.String(telemetry.Event, "exchange_ended"),
 			slog.String(telemetry.CellID, string(l.cell)), slog.Any(telemetry.Error, err))
-		if l.clock.Sleep(ctx, pause/2+rand.N(pause/2)) != nil { //nolint:gosec // jitter
+		if l.clock.Sleep(ctx, pause/2+rand.N(pause/2)) != nil {
 			return
 		}
 		pause = min(2*pause, lastPause)

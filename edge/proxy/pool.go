@@ -37,7 +37,7 @@ type pool struct {
 
 // lane picks an open lane, in turn; nil: none is open.
 func (p *pool) lane() *lane {
-	n := uint32(len(p.lanes)) //nolint:gosec // a handful
+	n := uint32(len(p.lanes))
 	if n == 0 {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (p *pool) lane() *lane {
 
 // peer picks a process for one call: one with an open stream if there is any.
 func (p *pool) peer() *peer {
-	n := uint32(len(p.peers)) //nolint:gosec // a handful
+	n := uint32(len(p.peers))
 	if n == 0 {
 		return nil
 	}

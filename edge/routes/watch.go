@@ -82,7 +82,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		w.log.WarnContext(ctx, "watch of routes ended; the last snapshot is served",
 			slog.String(telemetry.Event, "routes_watch_ended"), slog.Any(telemetry.Error, err), slog.Duration("pause", pause))
-		if err := w.clock.Sleep(ctx, pause/2+rand.N(pause/2)); err != nil { //nolint:gosec // jitter
+		if err := w.clock.Sleep(ctx, pause/2+rand.N(pause/2)); err != nil {
 			return err
 		}
 		pause = min(2*pause, lastPause)

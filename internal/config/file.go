@@ -48,7 +48,7 @@ func readFile(path string, known map[string]field, r *report) fileLayer {
 }
 
 func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the operator names the file
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -173,11 +173,11 @@ func TestARelayKeepsWhatItReceived(t *testing.T) {
 
 func TestFromStatusLeavesOtherErrors(t *testing.T) {
 	plain := errors.New("no status")
-	if got := rpcstatus.FromStatus(plain); got != plain {
+	if got := rpcstatus.FromStatus(plain); !errors.Is(got, plain) {
 		t.Errorf("got %v", got)
 	}
 	once := rpcstatus.FromStatus(status.Error(codes.NotFound, "x"))
-	if got := rpcstatus.FromStatus(once); got != once {
+	if got := rpcstatus.FromStatus(once); !errors.Is(got, once) {
 		t.Error("a Remote is not wrapped twice")
 	}
 	if status.Code(once) != codes.NotFound {

@@ -97,10 +97,10 @@ func (t *Table) check(k Kind) (known bool, err error) {
 	case bySent == k && byReason == k:
 		return true, nil
 	case sameSent:
-		return false, fmt.Errorf("rpcstatus: sentinel %q: already registered as %v %s, now as %v %s",
+		return false, fmt.Errorf("rpcstatus: sentinel %w: already registered as %v %s, now as %v %s",
 			k.Err, bySent.Code, bySent.Reason, k.Code, k.Reason)
 	default:
-		return false, fmt.Errorf("rpcstatus: reason %s: already registered for %q, now for %q", k.Reason, byReason.Err, k.Err)
+		return false, fmt.Errorf("rpcstatus: reason %s: already registered for %w, now for %w", k.Reason, byReason.Err, k.Err)
 	}
 }
 

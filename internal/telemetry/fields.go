@@ -14,7 +14,7 @@ const (
 	EventID        = "event_id"
 	OrderID        = "order_id"
 	PaymentID      = "payment_id"
-	TokenID        = "token_id" //nolint:gosec // a name, not a credential
+	TokenID        = "token_id"
 	AdjustmentID   = "adjustment_id"
 	CompensationID = "compensation_id"
 	CellID         = "cell_id"

@@ -51,7 +51,8 @@ func (h traced) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h traced) WithAttrs(attrs []slog.Attr) slog.Handler { return traced{h.Handler.WithAttrs(attrs)} }
-func (h traced) WithGroup(name string) slog.Handler       { return traced{h.Handler.WithGroup(name)} }
+
+func (h traced) WithGroup(name string) slog.Handler { return traced{h.Handler.WithGroup(name)} }
 
 // bound cuts what is too long, whatever kind of value it hides in.
 func bound(_ []string, a slog.Attr) slog.Attr {

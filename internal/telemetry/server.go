@@ -120,7 +120,7 @@ func readToken(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	raw, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("metrics_token_file: %w", err)
 	}

@@ -248,8 +248,10 @@ func TestTheScopeOfTheCampaignCounts(t *testing.T) {
 	w.shards["cell-1"].do("SELECT sale.adjust(1, 't', 'gt', 1, 'GRANT', 3, 'r')")
 	w.shards["cell-1"].do("SELECT sale.sell(1, 't', 'a0')")
 	q := quantity.Must
-	w.cut.Books = append(w.cut.Books, core.Book{Key: core.BookKey{Campaign: "c", SKU: "t"}, SaleLimit: q(3), Version: 1, LastRecordID: "p",
-		Allocations: []core.Allocation{{Cell: "cell-1", Granted: q(3), FenceVersion: 1, State: core.CellActive}}})
+	w.cut.Books = append(w.cut.Books, core.Book{
+		Key: core.BookKey{Campaign: "c", SKU: "t"}, SaleLimit: q(3), Version: 1, LastRecordID: "p",
+		Allocations: []core.Allocation{{Cell: "cell-1", Granted: q(3), FenceVersion: 1, State: core.CellActive}},
+	})
 	if r := w.verify(); !r.Holds() {
 		t.Fatalf("by SKU: %+v", r.Breaches)
 	}
