@@ -92,7 +92,7 @@ func assemble(ctx context.Context, group *lifecycle.Group, cfg Config, log *slog
 	}
 
 	// 6. The door.
-	listener, err := p.serve(group)
+	listener, err := p.serve(group) //nolint:contextcheck // streams end by their own contexts and by Stopping
 	if err != nil {
 		return nil, err
 	}

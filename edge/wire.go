@@ -43,7 +43,7 @@ func Run(ctx context.Context, cfg Config) error {
 	defer stop()
 	group := lifecycle.New(ctx, log)
 	group.OnStop("traces", flush)
-	e, err := assemble(group, cfg, log, level)
+	e, err := assemble(group, cfg, log, level) //nolint:contextcheck // streams to cells live as long as the group
 	if err != nil {
 		stop()
 		return errors.Join(fmt.Errorf("edge: %w", err), group.Wait(cfg.ShutdownGrace))

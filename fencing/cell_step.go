@@ -117,6 +117,7 @@ func (c Cell) after(e CellEvent, rule cellRule) (Cell, error) {
 		if e.Group != "" {
 			c.Group = e.Group
 		}
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	if rule.next != Fenced && rule.next != Retired {
 		c.Evidence = 0

@@ -14,7 +14,7 @@ import (
 type progress struct {
 	written, proven, lost, begun bool // fence
 	restoring, settling, active  bool // restore
-	pending, withheld, booked    map[SKU]bool
+	pending, withheld            map[SKU]bool
 	wishReclaim, wishTopUp       bool
 	wishRestore                  bool
 }

@@ -76,6 +76,7 @@ func ReclaimStateOf(cell CellState, reclaimed bool) (s ReclaimState, ok bool) {
 		return FenceProven, true
 	case Restoring:
 		return RestoreRunning, true
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return 0, false
 }

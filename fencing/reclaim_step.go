@@ -96,6 +96,7 @@ func (r Reclaim) effect(kind EffectKind) Effect {
 	switch kind {
 	case WriteRestoring, RunRestore, AwaitSettled, RunActivate, WriteActive:
 		version = r.Restored
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return Effect{Kind: kind, Cell: r.Cell, Version: version}
 }
@@ -165,6 +166,7 @@ func (r Reclaim) guard(e ReclaimEvent) error {
 		return e.Attestation.Check()
 	case BeginTopUp, BeginRestore:
 		return check(r.Evidence != AttestedLoss, ErrLost)
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return nil
 }
@@ -200,6 +202,7 @@ func (r Reclaim) after(e ReclaimEvent, rule reclaimRule) Reclaim {
 		r.Wish.Restore, r.Wish.Above = true, e.Above
 	case StepFailed:
 		r.Attempts = min(r.Attempts+1, maxAttempts)
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return r
 }

@@ -36,6 +36,7 @@ func PlanWriteOff(b Book, version Version, a Attestation) (ReclaimPlan, error) {
 			plan.Moves = append(plan.Moves, Move{Kind: MoveVoid, AdjustmentID: adjustment.ID, Units: adjustment.Units})
 		case JournalBooked:
 			plan.Moves = append(plan.Moves, Move{Kind: MoveDone, AdjustmentID: adjustment.ID, Units: adjustment.Units})
+		default: // the others have no case of their own: what follows the switch holds
 		}
 	}
 	if id := WriteOffID(b.Cell, version, b.SKU); !b.knows(id) {

@@ -52,6 +52,7 @@ func (b *batch) decided(c *checked, r admission.Result) *pb.Answer {
 		a.Request = b.view(c, r)
 	case admission.AlreadyReserved, admission.AlreadyPurchased, admission.OrderClosed:
 		a.Request = status.FromMirror(c.campaign.ID, r)
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	if r.Err != nil {
 		b.Logger.Debug("the mirror could not decide", slog.String(telemetry.Event, "admission_undecided"), slog.String(telemetry.Error, r.Err.Error()))

@@ -130,7 +130,7 @@ func (l *Link) Run(ctx context.Context) error {
 		began := l.Clock.Now()
 		err := l.once(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the stream ended because this process stops
 		}
 		if l.Clock.Now().Sub(began) > l.cfg.Timeout {
 			pause = l.cfg.BackoffMin // it held: this is a new trouble

@@ -56,7 +56,7 @@ func (c *Consumer) applyRun(p *partition, r run) error {
 		switch {
 		case errors.Is(err, shard.ErrPositionLost), errors.Is(err, shard.ErrPositionMismatch):
 			c.log.Info("batch dropped", telemetry.Event, "orders_position_lost", telemetry.Partition, p.id, telemetry.Error, err)
-			c.metrics.outcome("LOST", 1)
+			c.metrics.outcome("LOST")
 			c.reseek(p)
 			return errSeek
 		case errors.Is(err, shard.ErrBadData):
@@ -143,7 +143,7 @@ func (c *Consumer) narrow(p *partition, r run, cause error) error {
 
 func (c *Consumer) parked(p *partition, x *shard.Parking) {
 	c.applied.Add(1)
-	c.metrics.outcome("PARKED", 1)
+	c.metrics.outcome("PARKED")
 	args := []any{telemetry.Event, "orders_parked", telemetry.Partition, p.id, telemetry.Offset, x.Offset, telemetry.ErrorClass, x.ErrorClass}
 	if x.Message != nil {
 		args = append(args, telemetry.ReservationID, x.Message.Reservation)
@@ -159,12 +159,12 @@ func (c *Consumer) note(r run, result shard.BatchResult) {
 	for i, d := range result.Decisions {
 		switch {
 		case d.Duplicate:
-			c.metrics.outcome("DUPLICATE", 1)
+			c.metrics.outcome("DUPLICATE")
 		case d.Outcome == shard.Ordered:
-			c.metrics.outcome("ORDERED", 1)
+			c.metrics.outcome("ORDERED")
 			c.metrics.endToEnd.Observe(max(0, result.At.Sub(r.messages[i].AdmittedAt).Seconds()))
 		default:
-			c.metrics.outcome(string(d.Reason), 1)
+			c.metrics.outcome(string(d.Reason))
 		}
 	}
 }

@@ -139,7 +139,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		var wg sync.WaitGroup
 		for id, records := range byPartition(fetches) {
 			if own := c.partition(id); own != nil {
-				wg.Go(func() { c.consume(own, records) })
+				wg.Go(func() { c.consume(own, records) }) //nolint:contextcheck // a partition has its own context, which ends when it is taken away
 			}
 		}
 		wg.Wait()

@@ -137,6 +137,7 @@ func BuyerReason(l Life) Reason {
 		return AlreadyPurchased
 	case Closed:
 		return OrderWasClosed
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return AlreadyReserved
 }

@@ -192,6 +192,7 @@ func (l Life) States() (OrderState, ReservationState) {
 		return OrderPaid, Confirmed
 	case Closed:
 		return OrderClosed, Released
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return "", ""
 }

@@ -23,6 +23,7 @@ func (p PaymentState) taken() bool {
 	switch p {
 	case PaymentSucceeded, PaymentPaidAfterClose, PaymentRefundPending, PaymentRefunded:
 		return true
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return false
 }

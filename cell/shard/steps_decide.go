@@ -152,7 +152,7 @@ func (r *stepRun) expire(o *held) (StepResult, error) {
 func (r *stepRun) advance(o *held, event reservation.Event, reason reservation.Reason) (StepResult, error) {
 	out, err := reservation.Step(reservation.Subject{Life: o.life, OpenAttempts: o.countOpen(), Expired: !o.now.Before(o.ExpiresAt)}, event)
 	if err != nil {
-		return StepResult{Err: err, Order: o.Order}, nil
+		return StepResult{Err: err, Order: o.Order}, nil //nolint:nilerr // a refusal by name is the result of this step and fails no other
 	}
 	if !out.Changed {
 		return StepResult{Order: o.Order}, nil
@@ -191,6 +191,7 @@ func (o *held) become(next reservation.Life, reason reservation.Reason) {
 		o.PaidAt = o.now
 	case reservation.Closed:
 		o.ClosedAt = o.now
+	default: // the others have no case of their own: what follows the switch holds
 	}
 }
 

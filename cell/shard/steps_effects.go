@@ -45,7 +45,7 @@ func (c *orderChange) mirrorRow(stockVersion int64) outRow {
 		CampaignId: string(c.Campaign), SkuId: string(c.SKU), UserId: string(c.User), RequestId: string(c.Request),
 		ReservationId: string(c.Reservation), OrderId: string(c.ID), Reason: protoReason(c.reason), AggregateVersion: c.Version + 1,
 	}
-	kind := ""
+	var kind string
 	switch {
 	case c.State == reservation.OrderPaid:
 		kind, e.EffectId, e.State = "paid", "paid-"+string(c.Reservation), cellquotav1.RequestState_REQUEST_STATE_PAID

@@ -140,6 +140,7 @@ func (r *stepRun) moves() moves {
 			e.action, e.confirmed = actionConfirm, c.Quantity
 		case reservation.OrderClosed:
 			e.action, e.available, e.released = actionRelease, c.Quantity, c.Quantity
+		default: // PENDING_PAYMENT: neither end was reached
 		}
 		m = append(m, e)
 	}

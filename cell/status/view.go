@@ -42,6 +42,7 @@ func stateOf(r shard.RequestRow) (pb.RequestState, pb.Reason) {
 			return pb.RequestState_REQUEST_STATE_RELEASED, ReasonOf(r.Reason)
 		case shard.Parked:
 			return pb.RequestState_REQUEST_STATE_MANUAL_REVIEW, pb.Reason_REASON_UNSPECIFIED
+		default: // the others have no case of their own: what follows the switch holds
 		}
 		return pb.RequestState_REQUEST_STATE_QUEUED, pb.Reason_REASON_UNSPECIFIED
 	}
@@ -69,6 +70,7 @@ func AckOf(s pb.RequestState) pb.Ack {
 		return pb.Ack_ACK_KAFKA
 	case pb.RequestState_REQUEST_STATE_UNSPECIFIED:
 		return pb.Ack_ACK_UNSPECIFIED
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return pb.Ack_ACK_DATABASE
 }

@@ -181,6 +181,7 @@ func (s *Server) learn(k soldout.Key, a *cq.Answer) {
 		s.parts.SoldOut.SawNone(k, a.GetStockLeft())
 	case cq.AdmitOutcome_ADMIT_OUTCOME_QUEUE_FULL, cq.AdmitOutcome_ADMIT_OUTCOME_THROTTLED:
 		s.parts.SoldOut.SawFull(k)
+	default: // the others have no case of their own: what follows the switch holds
 	}
 }
 

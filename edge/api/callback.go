@@ -124,7 +124,7 @@ func (s *Server) apply(c *call, order ids.OrderID, in *cq.ApplyPaymentCallbackRe
 			slog.String(telemetry.OrderID, in.GetOrderId()), slog.String(telemetry.PaymentID, in.GetPaymentId()), slog.String("status", in.GetStatus().String()))
 		return at(atCallback, OrderUnknown).reply()
 	}
-	cell, p := answering(c.view.Cell(order.Cell()), atRoute)
+	cell, p := answering(c.view.Cell(order.Cell()))
 	if p != nil {
 		return p.reply()
 	}

@@ -58,6 +58,7 @@ func (s *Server) skuState(c *call, campaign *route.Campaign, sku route.SKU) stri
 		return skuPaused
 	case route.SoldOut:
 		return skuFinalSoldOut
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	state := skuPaused // until a cell that admits is found
 	for _, id := range campaign.Cells() {

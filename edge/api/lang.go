@@ -78,6 +78,7 @@ func message(state cq.RequestState, reason cq.Reason, lang Lang) string {
 		if text, ok := reasons[reason]; ok {
 			return messages[state][lang] + space(lang) + text[lang]
 		}
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return messages[state][lang]
 }

@@ -37,7 +37,7 @@ func (s *Server) listRequests(c *call) reply {
 	if p := c.enter(campaign); p != nil {
 		return p.reply()
 	}
-	cell, p := answering(c.home(campaign), atRoute)
+	cell, p := answering(c.home(campaign))
 	if p != nil {
 		return p.reply()
 	}

@@ -32,7 +32,7 @@ func (s *Server) ownOrder(c *call) (ids.OrderID, *route.Cell, *problem) {
 	if cell == nil {
 		return "", nil, at(atOrder, NotFound)
 	}
-	cell, p := answering(cell, atRoute)
+	cell, p := answering(cell)
 	return id, cell, p
 }
 

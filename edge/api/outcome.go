@@ -53,6 +53,7 @@ func refusal(a *cq.Answer) *problem {
 		if own := a.GetRequest(); own.GetRequestId() != "" {
 			p.statusURL = statusURL(own.GetCampaignId(), own.GetSkuId(), own.GetRequestId())
 		}
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return p
 }

@@ -95,7 +95,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case e != nil:
 		name = e.name
-		rep = s.guarded(e, c)
+		rep = s.guarded(e, c) //nolint:contextcheck // the call carries its own
 	case allow != "" && r.Method == http.MethodOptions:
 		rep = reply{layer: atHTTP, code: "OPTIONS", status: http.StatusNoContent, allow: allow}
 		s.cors.preflight(w.Header(), r, allow)
@@ -160,7 +160,7 @@ func (s *Server) write(c *call, rep *reply) {
 	h.Set("Content-Type", media)
 	h.Set("X-Content-Type-Options", "nosniff")
 	c.w.WriteHeader(rep.status)
-	_, _ = c.w.Write(body) // a client that hung up is no error of ours
+	_, _ = c.w.Write(body) //nolint:gosec // JSON with its own content type; a client that hung up is no error of ours
 }
 
 func set(h http.Header, name, value string) {

@@ -89,12 +89,12 @@ func (s *Server) mayAsk(c *call) *problem {
 // holder is the cell that knows the request: the one in a valid receipt, else the customer's home.
 func (s *Server) holder(c *call, campaign *route.Campaign, sku route.SKU, request ids.RequestID, receipt string) (*route.Cell, *problem) {
 	if cell := s.receiptCell(c, campaign.ID, sku.ID, request, receipt); cell != "" {
-		return answering(c.view.Cell(cell), atRoute)
+		return answering(c.view.Cell(cell))
 	}
 	if p := c.enter(campaign); p != nil {
 		return nil, p
 	}
-	return answering(c.home(campaign), atRoute)
+	return answering(c.home(campaign))
 }
 
 // receiptCell is the cell of a receipt that is this customer's for this request; "" for any other.
@@ -110,9 +110,9 @@ func (s *Server) receiptCell(c *call, campaign ids.CampaignID, sku ids.SKUID, re
 	return r.Cell
 }
 
-func answering(cell *route.Cell, l layer) (*route.Cell, *problem) {
+func answering(cell *route.Cell) (*route.Cell, *problem) {
 	if !cell.Answers() {
-		return nil, at(l, HomeCellUnavailable)
+		return nil, at(atRoute, HomeCellUnavailable)
 	}
 	return cell, nil
 }
@@ -158,7 +158,7 @@ func (s *Server) stopping() bool {
 func (s *Server) look(ctx context.Context, c *call, cell ids.CellID, in *cq.GetRequestRequest) (*cq.RequestView, *problem) {
 	out, err := read(s, ctx, cell, in, doorGetRequest)
 	if err != nil {
-		return nil, s.failed(c, atStatus, cell, err)
+		return nil, s.failed(c, atStatus, cell, err) //nolint:contextcheck // the call carries its own
 	}
 	return out.GetRequest(), nil
 }

@@ -128,6 +128,7 @@ func (c *Cell) already(v *cq.RequestView) *cq.Answer {
 		outcome = cq.AdmitOutcome_ADMIT_OUTCOME_ALREADY_PURCHASED
 	case cq.RequestState_REQUEST_STATE_CLOSED:
 		outcome = cq.AdmitOutcome_ADMIT_OUTCOME_ORDER_CLOSED
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return &cq.Answer{Outcome: outcome, Request: c.clone(v)}
 }

@@ -166,6 +166,7 @@ func (c *Cell) ApplyPaymentCallback(_ context.Context, in *cq.ApplyPaymentCallba
 		o.view.PaymentState = cq.PaymentState_PAYMENT_STATE_UNKNOWN
 	case cq.CallbackStatus_CALLBACK_STATUS_REFUNDED:
 		o.view.PaymentState = cq.PaymentState_PAYMENT_STATE_REFUNDED
+	default: // the others have no case of their own: what follows the switch holds
 	}
 	return &cq.ApplyPaymentCallbackResponse{OrderId: in.GetOrderId(), OrderState: o.view.GetState(), PaymentState: o.view.GetPaymentState()}, nil
 }

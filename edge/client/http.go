@@ -119,7 +119,7 @@ func (c *Client) do(ctx context.Context, call in, out any) (Answer, error) {
 	if c.language != nil {
 		r.Header["Accept-Language"] = c.language
 	}
-	response, err := c.http.Do(r.WithContext(ctx))
+	response, err := c.http.Do(r.WithContext(ctx)) //nolint:bodyclose // drain closes it
 	if err != nil {
 		return Answer{}, unsent(err)
 	}

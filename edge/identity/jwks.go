@@ -51,7 +51,7 @@ func NewJWKS(ctx context.Context, s Settings, url string, log *slog.Logger) (*Ve
 	if err != nil {
 		return nil, fmt.Errorf("identity: jwks_url: %w", err)
 	}
-	return newVerifier(s, asymmetric, keyOf(set))
+	return newVerifier(s, asymmetric, keyOf(set)) //nolint:contextcheck // the set refreshes itself under its own context
 }
 
 // keyOf finds a token's key by its key id and refuses every algorithm but the key's own.

@@ -131,7 +131,7 @@ func TestNetworks(t *testing.T) {
 
 func TestBoundsAtOnce(t *testing.T) {
 	in := limit.NewInflight(2)
-	if !in.Enter() || !in.Enter() || in.Enter() || in.Now() != 2 {
+	if first, second := in.Enter(), in.Enter(); !first || !second || in.Enter() || in.Now() != 2 {
 		t.Fatalf("two places: %d taken", in.Now())
 	}
 	in.Leave()

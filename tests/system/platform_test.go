@@ -5,7 +5,6 @@ package system
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -138,15 +137,6 @@ func (p *local) must(args ...string) string {
 		p.t.Fatalf("cellctl %v: exit %d", args, code)
 	}
 	return out
-}
-
-// into runs cellctl with JSON output and decodes it.
-func (p *local) into(out any, args ...string) {
-	p.t.Helper()
-	text := p.must(append(args, "-o", "json")...)
-	if err := json.Unmarshal([]byte(text), out); err != nil {
-		p.t.Fatalf("cellctl %v: %v\n%s", args, err, tail([]byte(text), 2000))
-	}
 }
 
 // sale is what a test puts on sale.

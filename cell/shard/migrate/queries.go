@@ -7,6 +7,4 @@ var (
 	existsSQL string
 	//go:embed step.sql
 	stepSQL string
-	//go:embed password.sql
-	passwordSQL string
 )
