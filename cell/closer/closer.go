@@ -82,10 +82,18 @@ func (l *Loop) Run(ctx context.Context) error {
 		pause = l.cfg.Interval
 		if err := l.Round(ctx); err != nil && ctx.Err() == nil {
 			pause = retryFactor * l.cfg.Interval
-			l.log.Warn("closing did not finish a round", telemetry.Event, "closer_round_failed", telemetry.Error, err,
+			l.log.Log(ctx, level(err), "closing did not finish a round", telemetry.Event, "closer_round_failed", telemetry.Error, err,
 				telemetry.Retryable, shard.SafeToRetry(err))
 		}
 	}
+}
+
+// level: a process that may not write is no fault of its own; link says why, once.
+func level(err error) slog.Level {
+	if errors.Is(err, shard.ErrNoWriter) || errors.Is(err, shard.ErrFenced) || errors.Is(err, shard.ErrState) {
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 // Round does one round: everything that is due now, within its bounds.
