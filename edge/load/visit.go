@@ -2,14 +2,10 @@ package load
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/cellquota/cellquota/edge/client"
 	"github.com/cellquota/cellquota/edge/load/history"
-	"github.com/cellquota/cellquota/internal/ids"
-	"github.com/cellquota/cellquota/internal/signed"
 )
 
 const (
@@ -194,95 +190,6 @@ func (v *visitor) once(ctx context.Context, request string, quantity, attempt in
 	v.record(history.Record{Op: history.OpRequest, Request: request, Quantity: int32(quantity), Attempt: attempt}, start, a, err, &answered)
 }
 
-// settle pays, cancels, or walks away.
-func (v *visitor) settle(ctx context.Context) {
-	if v.seen.OrderID == "" {
-		return
-	}
-	switch {
-	case v.pays:
-		if v.pause(ctx, v.payDelay) {
-			v.pay(ctx)
-		}
-	case v.cancels:
-		v.cancel(ctx)
-	case v.lingers:
-		for range tries {
-			if !v.pause(ctx, 2*time.Second) || v.look(ctx, v.request) && v.seen.State != "PENDING_PAYMENT" {
-				return
-			}
-		}
-	}
-}
-
-// pay starts an attempt and lets the channel say that it succeeded; both are tried again until they
-// are answered, because their ids make a repeat safe.
-func (v *visitor) pay(ctx context.Context) {
-	payment := "p-" + v.request
-	var due client.Payment
-	ok := v.persist(ctx, StagePayment, func(ctx context.Context) (client.Answer, error) {
-		start := v.o.Clock.Now()
-		p, a, err := v.o.Client.StartPayment(ctx, v.token, v.seen.OrderID, payment)
-		due = p
-		v.record(history.Record{Op: history.OpPayment, Order: v.seen.OrderID, Payment: payment}, start, a, err, nil)
-		return a, err
-	})
-	if !ok {
-		return
-	}
-	v.callback(ctx, payment, due)
-	if v.payTwice {
-		v.callback(ctx, payment, due)
-	}
-}
-
-func (v *visitor) callback(ctx context.Context, payment string, due client.Payment) {
-	message := client.Callback{PaymentID: payment, OrderID: v.seen.OrderID, Amount: due.Amount, Currency: due.Currency, Status: "SUCCEEDED"}
-	sign := func(body []byte) (string, error) {
-		return signed.SignPayment(v.o.Clock.Now(), body, v.o.Payment, v.o.PaymentKID)
-	}
-	v.persist(ctx, StageCallback, func(ctx context.Context) (client.Answer, error) {
-		start := v.o.Clock.Now()
-		out, a, err := v.o.Client.SendCallback(ctx, message, sign)
-		v.record(history.Record{Op: history.OpCallback, Order: v.seen.OrderID, Payment: payment, State: out.OrderState, PaymentState: out.PaymentState}, start, a, err, nil)
-		if err == nil && a.OK() && out.PaymentState == "SUCCEEDED" {
-			v.meter.tally(func(s *Snapshot) { s.Paid++ })
-		}
-		return a, err
-	})
-}
-
-func (v *visitor) cancel(ctx context.Context) {
-	v.persist(ctx, "", func(ctx context.Context) (client.Answer, error) {
-		start := v.o.Clock.Now()
-		o, a, err := v.o.Client.Cancel(ctx, v.token, v.seen.OrderID)
-		v.record(history.Record{Op: history.OpCancel, Order: v.seen.OrderID, State: o.State}, start, a, err, nil)
-		if err == nil && a.OK() {
-			v.meter.tally(func(s *Snapshot) { s.Cancelled++ })
-		}
-		return a, err
-	})
-}
-
-// persist repeats a call until its answer stands; true when it succeeded.
-func (v *visitor) persist(ctx context.Context, stage Stage, call func(context.Context) (client.Answer, error)) bool {
-	for attempt := range tries {
-		start := v.o.Clock.Now()
-		a, err := call(ctx)
-		if err == nil && a.OK() {
-			if stage != "" {
-				v.meter.took(stage, v.o.Clock.Now().Sub(start))
-			}
-			return true
-		}
-		step := client.Next(a, err, attempt)
-		if !step.Again && a.Status < 500 || !v.pause(ctx, step.After) {
-			return false
-		}
-	}
-	return false
-}
-
 // pause waits as long as the answer asked for, spread by a quarter so that visitors do not march in
 // step; false when the visit is over.
 func (v *visitor) pause(ctx context.Context, d time.Duration) bool {
@@ -290,54 +197,4 @@ func (v *visitor) pause(ctx context.Context, d time.Duration) bool {
 		d = idle
 	}
 	return v.o.Clock.Sleep(ctx, d+time.Duration(v.jitter.Int64N(int64(d)/4+1))) == nil
-}
-
-// record counts an answer and writes it to the history. body, when given, is the request in the answer.
-func (v *visitor) record(r history.Record, start time.Time, a client.Answer, err error, body *client.Request) {
-	r.Start, r.End = start.UnixMicro(), v.o.Clock.Now().UnixMicro()
-	r.Campaign, r.SKU, r.User, r.Scope = v.o.Campaign, v.sku, v.user, v.plan.Scope
-	if r.Scope == "" {
-		r.Scope = v.sku
-	}
-	r.Status, r.Code, r.Unknown = a.Status, a.Code, err != nil
-	if err != nil {
-		r.Status = 0
-	}
-	if body != nil && err == nil && a.OK() {
-		r.State, r.Reason, r.Reservation, r.Order = body.State, body.Reason, body.ReservationID, body.OrderID
-		r.Cell, r.Fence = v.promisedBy(body)
-	}
-	v.meter.answer(answerKey(r))
-	if r.Unknown {
-		v.meter.tally(func(s *Snapshot) { s.Unknown++ })
-	}
-	if v.o.History != nil {
-		v.o.History.Add(r)
-	}
-}
-
-// promisedBy is the cell that accepted a request, and its fence version where the receipt can be opened.
-func (v *visitor) promisedBy(body *client.Request) (cell string, fence int64) {
-	if v.o.Receipts != nil && body.Receipt != "" {
-		if receipt, err := signed.VerifyReceipt(body.Receipt, v.o.Receipts); err == nil {
-			return string(receipt.Cell), receipt.Build.Fence
-		}
-	}
-	if id, err := ids.ParseReservation(body.ReservationID); err == nil {
-		return string(id.Cell()), 0
-	}
-	return "", 0
-}
-
-// answerKey is the name under which an answer is counted: few, never with an id.
-func answerKey(r history.Record) string {
-	switch {
-	case r.Unknown:
-		return string(r.Op) + " unknown"
-	case r.Code != "":
-		return fmt.Sprintf("%s %d %s", r.Op, r.Status, r.Code)
-	case r.State != "":
-		return fmt.Sprintf("%s %d %s", r.Op, r.Status, r.State)
-	}
-	return string(r.Op) + " " + strconv.Itoa(r.Status)
 }
