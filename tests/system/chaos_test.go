@@ -25,7 +25,7 @@ func TestChaosOfProcesses(t *testing.T) {
 	end := time.Now().Add(time.Duration(minutes) * time.Minute)
 	faults := 0
 	for round := 0; time.Now().Before(end); round++ {
-		sale := sale{ID: fmt.Sprintf("chaos-%d", round), Limit: 900, Reserve: 90, TTL: "8s"}
+		sale := sale{ID: fmt.Sprintf("chaos-%d", round), Limit: 900, Reserve: 90, TTL: "8s", Stock: 900_000} // one SKU, round after round: R-010 adds their limits up
 		p.publish(sale)
 		stop := p.check()
 		history := filepath.Join(t.TempDir(), "history.jsonl")

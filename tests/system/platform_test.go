@@ -141,13 +141,13 @@ func (p *local) must(args ...string) string {
 
 // sale is what a test puts on sale.
 type sale struct {
-	ID           string
-	Limit        int
-	Reserve      int
-	TTL          string
-	Open, Close  string
-	Cells        []string
-	PhysicalPlus int
+	ID          string
+	Limit       int
+	Reserve     int
+	TTL         string
+	Open, Close string
+	Cells       []string
+	Stock       int // physical; 0: the limit
 }
 
 var campaignFile = template.Must(template.New("campaign").Parse(`apiVersion: cellquota/v1
@@ -159,7 +159,7 @@ reservation_ttl: {{.TTL}}
 refund_rule: NO_RESTOCK
 skus:
   - sku_id: phone-x
-    physical_stock: {{.Limit}}
+    physical_stock: {{if .Stock}}{{.Stock}}{{else}}{{.Limit}}{{end}}
     sale_limit: {{.Limit}}
     price: {amount: "4999.00", currency: CNY}
     reserve: {{.Reserve}}
