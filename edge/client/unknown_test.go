@@ -12,12 +12,6 @@ import (
 
 // What is not an answer of an edge is never taken for one.
 func TestUnknown(t *testing.T) {
-	var reply func(w http.ResponseWriter)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { reply(w) }))
-	c, err := client.New(client.Config{BaseURLs: []string{server.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx := testkit.Deadline(t)
 	for name, f := range map[string]func(http.ResponseWriter){
 		"a proxy's page":   func(w http.ResponseWriter) { w.WriteHeader(502); _, _ = w.Write([]byte("<html>")) },
@@ -31,14 +25,28 @@ func TestUnknown(t *testing.T) {
 			}
 		},
 	} {
-		reply = f
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { f(w) }))
+		c := newClient(t, server.URL)
 		if _, _, err := c.Order(ctx, "t", "o"); !errors.Is(err, client.ErrUnknown) {
 			t.Errorf("%s: %v", name, err)
 		}
+		c.Close()
+		server.Close()
 	}
-	c.Close()
+	server := httptest.NewServer(http.NotFoundHandler())
 	server.Close()
+	c := newClient(t, server.URL)
+	defer c.Close()
 	if _, _, err := c.Order(ctx, "t", "o"); !errors.Is(err, client.ErrNotSent) {
 		t.Errorf("nobody listens: %v", err)
 	}
+}
+
+func newClient(t *testing.T, url string) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Config{BaseURLs: []string{url}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
