@@ -40,6 +40,7 @@ type Client struct {
 	Routing    pb.RoutingServiceClient
 	Reports    pb.ReportServiceClient
 	Operations pb.OperationServiceClient
+	Access     pb.AccessServiceClient
 	CellLink   pb.CellLinkServiceClient
 }
 
@@ -66,7 +67,7 @@ func Dial(o Options) (*Client, error) {
 	return &Client{
 		conn: conn, Cells: pb.NewCellAdminServiceClient(conn), Fences: pb.NewFenceServiceClient(conn),
 		Campaigns: pb.NewCampaignServiceClient(conn), Quota: pb.NewQuotaServiceClient(conn), Routing: pb.NewRoutingServiceClient(conn),
-		Reports: pb.NewReportServiceClient(conn), Operations: pb.NewOperationServiceClient(conn), CellLink: pb.NewCellLinkServiceClient(conn),
+		Reports: pb.NewReportServiceClient(conn), Operations: pb.NewOperationServiceClient(conn), Access: pb.NewAccessServiceClient(conn), CellLink: pb.NewCellLinkServiceClient(conn),
 	}, nil
 }
 

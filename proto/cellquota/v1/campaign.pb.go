@@ -9,6 +9,7 @@ package cellquotav1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -35,7 +36,15 @@ type Campaign struct {
 	// Warnings of the split (units would strand).
 	Warnings []string `protobuf:"bytes,5,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	// What blocks the next state, in words.
-	BlockedBy     []string `protobuf:"bytes,6,rep,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
+	BlockedBy []string `protobuf:"bytes,6,rep,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
+	// SKUs paused by an operator.
+	PausedSkus []string `protobuf:"bytes,7,rep,name=paused_skus,json=pausedSkus,proto3" json:"paused_skus,omitempty"`
+	// SKUs declared FINAL_SOLD_OUT.
+	FinalSkus []string `protobuf:"bytes,8,rep,name=final_skus,json=finalSkus,proto3" json:"final_skus,omitempty"`
+	// It was cancelled; its unpaid orders are closed, its paid ones refunded.
+	Cancelled bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// When it was settled; absent before.
+	SettledAt     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=settled_at,json=settledAt,proto3" json:"settled_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -108,6 +117,34 @@ func (x *Campaign) GetWarnings() []string {
 func (x *Campaign) GetBlockedBy() []string {
 	if x != nil {
 		return x.BlockedBy
+	}
+	return nil
+}
+
+func (x *Campaign) GetPausedSkus() []string {
+	if x != nil {
+		return x.PausedSkus
+	}
+	return nil
+}
+
+func (x *Campaign) GetFinalSkus() []string {
+	if x != nil {
+		return x.FinalSkus
+	}
+	return nil
+}
+
+func (x *Campaign) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
+func (x *Campaign) GetSettledAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SettledAt
 	}
 	return nil
 }
@@ -890,11 +927,1289 @@ func (x *CloseCampaignResponse) GetOperationId() string {
 	return ""
 }
 
+// UpdateCampaignRequest holds the whole new file.
+type UpdateCampaignRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// campaign.yaml, at most 1 MiB; its campaign_id says which.
+	Yaml string `protobuf:"bytes,1,opt,name=yaml,proto3" json:"yaml,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateCampaignRequest) Reset() {
+	*x = UpdateCampaignRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateCampaignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateCampaignRequest) ProtoMessage() {}
+
+func (x *UpdateCampaignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateCampaignRequest.ProtoReflect.Descriptor instead.
+func (*UpdateCampaignRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *UpdateCampaignRequest) GetYaml() string {
+	if x != nil {
+		return x.Yaml
+	}
+	return ""
+}
+
+func (x *UpdateCampaignRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *UpdateCampaignRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *UpdateCampaignRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *UpdateCampaignRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// UpdateCampaignResponse holds the campaign.
+type UpdateCampaignResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The campaign.
+	Campaign *Campaign `protobuf:"bytes,1,opt,name=campaign,proto3" json:"campaign,omitempty"`
+	// Of the request.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Paths that changed, such as "close_at".
+	Changed       []string `protobuf:"bytes,3,rep,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateCampaignResponse) Reset() {
+	*x = UpdateCampaignResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateCampaignResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateCampaignResponse) ProtoMessage() {}
+
+func (x *UpdateCampaignResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateCampaignResponse.ProtoReflect.Descriptor instead.
+func (*UpdateCampaignResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *UpdateCampaignResponse) GetCampaign() *Campaign {
+	if x != nil {
+		return x.Campaign
+	}
+	return nil
+}
+
+func (x *UpdateCampaignResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *UpdateCampaignResponse) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+// PreflightCampaignRequest names a campaign.
+type PreflightCampaignRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId    string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightCampaignRequest) Reset() {
+	*x = PreflightCampaignRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightCampaignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightCampaignRequest) ProtoMessage() {}
+
+func (x *PreflightCampaignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightCampaignRequest.ProtoReflect.Descriptor instead.
+func (*PreflightCampaignRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PreflightCampaignRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+// PreflightRow is the word of one process of a cell, or of one edge.
+type PreflightRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "cell" or "edge".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Cell, or empty for an edge.
+	CellId string `protobuf:"bytes,2,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// Process.
+	InstanceId string `protobuf:"bytes,3,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// It could serve the campaign now.
+	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Version of the rules that it has; 0: none.
+	Version int64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
+	// Keys whose bytes it has, "USE/KID".
+	Keys []string `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
+	// Name of its admission library, with its version; cells only.
+	Library string `protobuf:"bytes,7,opt,name=library,proto3" json:"library,omitempty"`
+	// Build of its mirror, per SKU the lowest; cells only.
+	Build *Build `protobuf:"bytes,8,opt,name=build,proto3" json:"build,omitempty"`
+	// What is missing, in words.
+	Faults        []string `protobuf:"bytes,9,rep,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightRow) Reset() {
+	*x = PreflightRow{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightRow) ProtoMessage() {}
+
+func (x *PreflightRow) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightRow.ProtoReflect.Descriptor instead.
+func (*PreflightRow) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PreflightRow) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PreflightRow) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *PreflightRow) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
+}
+
+func (x *PreflightRow) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *PreflightRow) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PreflightRow) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *PreflightRow) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+func (x *PreflightRow) GetBuild() *Build {
+	if x != nil {
+		return x.Build
+	}
+	return nil
+}
+
+func (x *PreflightRow) GetFaults() []string {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+// PreflightCampaignResponse holds a row per process.
+type PreflightCampaignResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Every row is ready.
+	Ready bool `protobuf:"varint,1,opt,name=ready,proto3" json:"ready,omitempty"`
+	// Rows, cells first.
+	Rows []*PreflightRow `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
+	// The newest version of the rules.
+	Version       int64 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PreflightCampaignResponse) Reset() {
+	*x = PreflightCampaignResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PreflightCampaignResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PreflightCampaignResponse) ProtoMessage() {}
+
+func (x *PreflightCampaignResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PreflightCampaignResponse.ProtoReflect.Descriptor instead.
+func (*PreflightCampaignResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PreflightCampaignResponse) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *PreflightCampaignResponse) GetRows() []*PreflightRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *PreflightCampaignResponse) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+// PauseCampaignRequest names a campaign or one SKU of it.
+type PauseCampaignRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU; empty: the whole campaign.
+	SkuId string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseCampaignRequest) Reset() {
+	*x = PauseCampaignRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseCampaignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseCampaignRequest) ProtoMessage() {}
+
+func (x *PauseCampaignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseCampaignRequest.ProtoReflect.Descriptor instead.
+func (*PauseCampaignRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PauseCampaignRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *PauseCampaignRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *PauseCampaignRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *PauseCampaignRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *PauseCampaignRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *PauseCampaignRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PauseCampaignResponse holds the campaign.
+type PauseCampaignResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The campaign.
+	Campaign *Campaign `protobuf:"bytes,1,opt,name=campaign,proto3" json:"campaign,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseCampaignResponse) Reset() {
+	*x = PauseCampaignResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseCampaignResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseCampaignResponse) ProtoMessage() {}
+
+func (x *PauseCampaignResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseCampaignResponse.ProtoReflect.Descriptor instead.
+func (*PauseCampaignResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PauseCampaignResponse) GetCampaign() *Campaign {
+	if x != nil {
+		return x.Campaign
+	}
+	return nil
+}
+
+func (x *PauseCampaignResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// ResumeCampaignRequest names a campaign or one SKU of it.
+type ResumeCampaignRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU; empty: the whole campaign.
+	SkuId string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCampaignRequest) Reset() {
+	*x = ResumeCampaignRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCampaignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCampaignRequest) ProtoMessage() {}
+
+func (x *ResumeCampaignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCampaignRequest.ProtoReflect.Descriptor instead.
+func (*ResumeCampaignRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ResumeCampaignRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *ResumeCampaignRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *ResumeCampaignRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *ResumeCampaignRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *ResumeCampaignRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *ResumeCampaignRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ResumeCampaignResponse holds the campaign.
+type ResumeCampaignResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The campaign.
+	Campaign *Campaign `protobuf:"bytes,1,opt,name=campaign,proto3" json:"campaign,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCampaignResponse) Reset() {
+	*x = ResumeCampaignResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCampaignResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCampaignResponse) ProtoMessage() {}
+
+func (x *ResumeCampaignResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCampaignResponse.ProtoReflect.Descriptor instead.
+func (*ResumeCampaignResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ResumeCampaignResponse) GetCampaign() *Campaign {
+	if x != nil {
+		return x.Campaign
+	}
+	return nil
+}
+
+func (x *ResumeCampaignResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// CancelCampaignRequest names a campaign.
+type CancelCampaignRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Refund paid orders; required to be true, so that nobody cancels a sale without knowing it.
+	RefundAll     bool `protobuf:"varint,6,opt,name=refund_all,json=refundAll,proto3" json:"refund_all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelCampaignRequest) Reset() {
+	*x = CancelCampaignRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelCampaignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelCampaignRequest) ProtoMessage() {}
+
+func (x *CancelCampaignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelCampaignRequest.ProtoReflect.Descriptor instead.
+func (*CancelCampaignRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CancelCampaignRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *CancelCampaignRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *CancelCampaignRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *CancelCampaignRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *CancelCampaignRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CancelCampaignRequest) GetRefundAll() bool {
+	if x != nil {
+		return x.RefundAll
+	}
+	return false
+}
+
+// CancelCampaignResponse holds the operation.
+type CancelCampaignResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation; PENDING until a second person approves. Absent for validate_only.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Of the request.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Orders that would be closed and refunded, as the shards have them now; for validate_only.
+	UnpaidOrders int64 `protobuf:"varint,3,opt,name=unpaid_orders,json=unpaidOrders,proto3" json:"unpaid_orders,omitempty"`
+	// Paid ones.
+	PaidOrders    int64 `protobuf:"varint,4,opt,name=paid_orders,json=paidOrders,proto3" json:"paid_orders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelCampaignResponse) Reset() {
+	*x = CancelCampaignResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelCampaignResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelCampaignResponse) ProtoMessage() {}
+
+func (x *CancelCampaignResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelCampaignResponse.ProtoReflect.Descriptor instead.
+func (*CancelCampaignResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CancelCampaignResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *CancelCampaignResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *CancelCampaignResponse) GetUnpaidOrders() int64 {
+	if x != nil {
+		return x.UnpaidOrders
+	}
+	return 0
+}
+
+func (x *CancelCampaignResponse) GetPaidOrders() int64 {
+	if x != nil {
+		return x.PaidOrders
+	}
+	return 0
+}
+
+// SetSaleLimitRequest asks for another limit.
+type SetSaleLimitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU.
+	SkuId string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// The limit to reach, 1 to 1,000,000,000.
+	SaleLimit int32 `protobuf:"varint,3,opt,name=sale_limit,json=saleLimit,proto3" json:"sale_limit,omitempty"`
+	// Minted by the caller before its first try; required; also the operation's id.
+	OperationId string `protobuf:"bytes,4,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Book version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,6,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSaleLimitRequest) Reset() {
+	*x = SetSaleLimitRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSaleLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSaleLimitRequest) ProtoMessage() {}
+
+func (x *SetSaleLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSaleLimitRequest.ProtoReflect.Descriptor instead.
+func (*SetSaleLimitRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SetSaleLimitRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *SetSaleLimitRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *SetSaleLimitRequest) GetSaleLimit() int32 {
+	if x != nil {
+		return x.SaleLimit
+	}
+	return 0
+}
+
+func (x *SetSaleLimitRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SetSaleLimitRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *SetSaleLimitRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *SetSaleLimitRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// SetSaleLimitResponse holds the operation.
+type SetSaleLimitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation: a raise is DONE when acknowledged; a lowering when it reached its target or its
+	// floor. Absent for validate_only.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// The book after the first step.
+	Book *Book `protobuf:"bytes,2,opt,name=book,proto3" json:"book,omitempty"`
+	// Of the request.
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Sold and reserved by the last reports: no lowering goes below.
+	Floor         int32 `protobuf:"varint,4,opt,name=floor,proto3" json:"floor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSaleLimitResponse) Reset() {
+	*x = SetSaleLimitResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSaleLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSaleLimitResponse) ProtoMessage() {}
+
+func (x *SetSaleLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSaleLimitResponse.ProtoReflect.Descriptor instead.
+func (*SetSaleLimitResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SetSaleLimitResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *SetSaleLimitResponse) GetBook() *Book {
+	if x != nil {
+		return x.Book
+	}
+	return nil
+}
+
+func (x *SetSaleLimitResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *SetSaleLimitResponse) GetFloor() int32 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+// AddCellRequest names a campaign and a cell.
+type AddCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Cell.
+	CellId string `protobuf:"bytes,2,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddCellRequest) Reset() {
+	*x = AddCellRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddCellRequest) ProtoMessage() {}
+
+func (x *AddCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddCellRequest.ProtoReflect.Descriptor instead.
+func (*AddCellRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *AddCellRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *AddCellRequest) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *AddCellRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *AddCellRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *AddCellRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *AddCellRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// AddCellResponse holds the campaign.
+type AddCellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The campaign.
+	Campaign *Campaign `protobuf:"bytes,1,opt,name=campaign,proto3" json:"campaign,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddCellResponse) Reset() {
+	*x = AddCellResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddCellResponse) ProtoMessage() {}
+
+func (x *AddCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddCellResponse.ProtoReflect.Descriptor instead.
+func (*AddCellResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *AddCellResponse) GetCampaign() *Campaign {
+	if x != nil {
+		return x.Campaign
+	}
+	return nil
+}
+
+func (x *AddCellResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// DeleteCampaignRequest names a campaign.
+type DeleteCampaignRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteCampaignRequest) Reset() {
+	*x = DeleteCampaignRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteCampaignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteCampaignRequest) ProtoMessage() {}
+
+func (x *DeleteCampaignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteCampaignRequest.ProtoReflect.Descriptor instead.
+func (*DeleteCampaignRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DeleteCampaignRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *DeleteCampaignRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *DeleteCampaignRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *DeleteCampaignRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *DeleteCampaignRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// DeleteCampaignResponse says what was removed.
+type DeleteCampaignResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteCampaignResponse) Reset() {
+	*x = DeleteCampaignResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteCampaignResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteCampaignResponse) ProtoMessage() {}
+
+func (x *DeleteCampaignResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteCampaignResponse.ProtoReflect.Descriptor instead.
+func (*DeleteCampaignResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DeleteCampaignResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
 var File_cellquota_v1_campaign_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_campaign_proto_rawDesc = "" +
 	"\n" +
-	"\x1bcellquota/v1/campaign.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x19cellquota/v1/common.proto\x1a\x1ccellquota/v1/operation.proto\"\xd8\x01\n" +
+	"\x1bcellquota/v1/campaign.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x19cellquota/v1/common.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x02\n" +
 	"\bCampaign\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.cellquota.v1.CampaignStateR\x05state\x12\x18\n" +
@@ -902,7 +2217,15 @@ const file_cellquota_v1_campaign_proto_rawDesc = "" +
 	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x1a\n" +
 	"\bwarnings\x18\x05 \x03(\tR\bwarnings\x12\x1d\n" +
 	"\n" +
-	"blocked_by\x18\x06 \x03(\tR\tblockedBy\"_\n" +
+	"blocked_by\x18\x06 \x03(\tR\tblockedBy\x12\x1f\n" +
+	"\vpaused_skus\x18\a \x03(\tR\n" +
+	"pausedSkus\x12\x1d\n" +
+	"\n" +
+	"final_skus\x18\b \x03(\tR\tfinalSkus\x12\x1c\n" +
+	"\tcancelled\x18\t \x01(\bR\tcancelled\x129\n" +
+	"\n" +
+	"settled_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tsettledAt\"_\n" +
 	"\tFileFault\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x16\n" +
@@ -952,14 +2275,123 @@ const file_cellquota_v1_campaign_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"n\n" +
 	"\x15CloseCampaignResponse\x122\n" +
 	"\bcampaign\x18\x01 \x01(\v2\x16.cellquota.v1.CampaignR\bcampaign\x12!\n" +
-	"\foperation_id\x18\x02 \x01(\tR\voperationId2\xb9\x04\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xb6\x01\n" +
+	"\x15UpdateCampaignRequest\x12\x12\n" +
+	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x89\x01\n" +
+	"\x16UpdateCampaignResponse\x122\n" +
+	"\bcampaign\x18\x01 \x01(\v2\x16.cellquota.v1.CampaignR\bcampaign\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x18\n" +
+	"\achanged\x18\x03 \x03(\tR\achanged\";\n" +
+	"\x18PreflightCampaignRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\"\xfd\x01\n" +
+	"\fPreflightRow\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x17\n" +
+	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x1f\n" +
+	"\vinstance_id\x18\x03 \x01(\tR\n" +
+	"instanceId\x12\x14\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\x03R\aversion\x12\x12\n" +
+	"\x04keys\x18\x06 \x03(\tR\x04keys\x12\x18\n" +
+	"\alibrary\x18\a \x01(\tR\alibrary\x12)\n" +
+	"\x05build\x18\b \x01(\v2\x13.cellquota.v1.BuildR\x05build\x12\x16\n" +
+	"\x06faults\x18\t \x03(\tR\x06faults\"{\n" +
+	"\x19PreflightCampaignResponse\x12\x14\n" +
+	"\x05ready\x18\x01 \x01(\bR\x05ready\x12.\n" +
+	"\x04rows\x18\x02 \x03(\v2\x1a.cellquota.v1.PreflightRowR\x04rows\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x03R\aversion\"\xd9\x01\n" +
+	"\x14PauseCampaignRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"n\n" +
+	"\x15PauseCampaignResponse\x122\n" +
+	"\bcampaign\x18\x01 \x01(\v2\x16.cellquota.v1.CampaignR\bcampaign\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xda\x01\n" +
+	"\x15ResumeCampaignRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"o\n" +
+	"\x16ResumeCampaignResponse\x122\n" +
+	"\bcampaign\x18\x01 \x01(\v2\x16.cellquota.v1.CampaignR\bcampaign\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xe2\x01\n" +
+	"\x15CancelCampaignRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
+	"\n" +
+	"refund_all\x18\x06 \x01(\bR\trefundAll\"\xb8\x01\n" +
+	"\x16CancelCampaignResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\runpaid_orders\x18\x03 \x01(\x03R\funpaidOrders\x12\x1f\n" +
+	"\vpaid_orders\x18\x04 \x01(\x03R\n" +
+	"paidOrders\"\xf7\x01\n" +
+	"\x13SetSaleLimitRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\x12\x1d\n" +
+	"\n" +
+	"sale_limit\x18\x03 \x01(\x05R\tsaleLimit\x12!\n" +
+	"\foperation_id\x18\x04 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x06 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"\xae\x01\n" +
+	"\x14SetSaleLimitResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12&\n" +
+	"\x04book\x18\x02 \x01(\v2\x12.cellquota.v1.BookR\x04book\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12\x14\n" +
+	"\x05floor\x18\x04 \x01(\x05R\x05floor\"\xd5\x01\n" +
+	"\x0eAddCellRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x17\n" +
+	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"h\n" +
+	"\x0fAddCellResponse\x122\n" +
+	"\bcampaign\x18\x01 \x01(\v2\x16.cellquota.v1.CampaignR\bcampaign\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xc3\x01\n" +
+	"\x15DeleteCampaignRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\";\n" +
+	"\x16DeleteCampaignResponse\x12!\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId2\x8c\n" +
+	"\n" +
 	"\x0fCampaignService\x12a\n" +
 	"\x10ValidateCampaign\x12%.cellquota.v1.ValidateCampaignRequest\x1a&.cellquota.v1.ValidateCampaignResponse\x12[\n" +
 	"\x0eCreateCampaign\x12#.cellquota.v1.CreateCampaignRequest\x1a$.cellquota.v1.CreateCampaignResponse\x12R\n" +
 	"\vGetCampaign\x12 .cellquota.v1.GetCampaignRequest\x1a!.cellquota.v1.GetCampaignResponse\x12X\n" +
 	"\rListCampaigns\x12\".cellquota.v1.ListCampaignsRequest\x1a#.cellquota.v1.ListCampaignsResponse\x12^\n" +
 	"\x0fPublishCampaign\x12$.cellquota.v1.PublishCampaignRequest\x1a%.cellquota.v1.PublishCampaignResponse\x12X\n" +
-	"\rCloseCampaign\x12\".cellquota.v1.CloseCampaignRequest\x1a#.cellquota.v1.CloseCampaignResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
+	"\rCloseCampaign\x12\".cellquota.v1.CloseCampaignRequest\x1a#.cellquota.v1.CloseCampaignResponse\x12[\n" +
+	"\x0eUpdateCampaign\x12#.cellquota.v1.UpdateCampaignRequest\x1a$.cellquota.v1.UpdateCampaignResponse\x12d\n" +
+	"\x11PreflightCampaign\x12&.cellquota.v1.PreflightCampaignRequest\x1a'.cellquota.v1.PreflightCampaignResponse\x12X\n" +
+	"\rPauseCampaign\x12\".cellquota.v1.PauseCampaignRequest\x1a#.cellquota.v1.PauseCampaignResponse\x12[\n" +
+	"\x0eResumeCampaign\x12#.cellquota.v1.ResumeCampaignRequest\x1a$.cellquota.v1.ResumeCampaignResponse\x12[\n" +
+	"\x0eCancelCampaign\x12#.cellquota.v1.CancelCampaignRequest\x1a$.cellquota.v1.CancelCampaignResponse\x12U\n" +
+	"\fSetSaleLimit\x12!.cellquota.v1.SetSaleLimitRequest\x1a\".cellquota.v1.SetSaleLimitResponse\x12F\n" +
+	"\aAddCell\x12\x1c.cellquota.v1.AddCellRequest\x1a\x1d.cellquota.v1.AddCellResponse\x12[\n" +
+	"\x0eDeleteCampaign\x12#.cellquota.v1.DeleteCampaignRequest\x1a$.cellquota.v1.DeleteCampaignResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
 	file_cellquota_v1_campaign_proto_rawDescOnce sync.Once
@@ -973,54 +2405,100 @@ func file_cellquota_v1_campaign_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_campaign_proto_rawDescData
 }
 
-var file_cellquota_v1_campaign_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_cellquota_v1_campaign_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_cellquota_v1_campaign_proto_goTypes = []any{
-	(*Campaign)(nil),                 // 0: cellquota.v1.Campaign
-	(*FileFault)(nil),                // 1: cellquota.v1.FileFault
-	(*ValidateCampaignRequest)(nil),  // 2: cellquota.v1.ValidateCampaignRequest
-	(*ValidateCampaignResponse)(nil), // 3: cellquota.v1.ValidateCampaignResponse
-	(*CreateCampaignRequest)(nil),    // 4: cellquota.v1.CreateCampaignRequest
-	(*CreateCampaignResponse)(nil),   // 5: cellquota.v1.CreateCampaignResponse
-	(*GetCampaignRequest)(nil),       // 6: cellquota.v1.GetCampaignRequest
-	(*GetCampaignResponse)(nil),      // 7: cellquota.v1.GetCampaignResponse
-	(*ListCampaignsRequest)(nil),     // 8: cellquota.v1.ListCampaignsRequest
-	(*ListCampaignsResponse)(nil),    // 9: cellquota.v1.ListCampaignsResponse
-	(*PublishCampaignRequest)(nil),   // 10: cellquota.v1.PublishCampaignRequest
-	(*PublishCampaignResponse)(nil),  // 11: cellquota.v1.PublishCampaignResponse
-	(*CloseCampaignRequest)(nil),     // 12: cellquota.v1.CloseCampaignRequest
-	(*CloseCampaignResponse)(nil),    // 13: cellquota.v1.CloseCampaignResponse
-	(*CampaignSpec)(nil),             // 14: cellquota.v1.CampaignSpec
-	(CampaignState)(0),               // 15: cellquota.v1.CampaignState
-	(*Operation)(nil),                // 16: cellquota.v1.Operation
+	(*Campaign)(nil),                  // 0: cellquota.v1.Campaign
+	(*FileFault)(nil),                 // 1: cellquota.v1.FileFault
+	(*ValidateCampaignRequest)(nil),   // 2: cellquota.v1.ValidateCampaignRequest
+	(*ValidateCampaignResponse)(nil),  // 3: cellquota.v1.ValidateCampaignResponse
+	(*CreateCampaignRequest)(nil),     // 4: cellquota.v1.CreateCampaignRequest
+	(*CreateCampaignResponse)(nil),    // 5: cellquota.v1.CreateCampaignResponse
+	(*GetCampaignRequest)(nil),        // 6: cellquota.v1.GetCampaignRequest
+	(*GetCampaignResponse)(nil),       // 7: cellquota.v1.GetCampaignResponse
+	(*ListCampaignsRequest)(nil),      // 8: cellquota.v1.ListCampaignsRequest
+	(*ListCampaignsResponse)(nil),     // 9: cellquota.v1.ListCampaignsResponse
+	(*PublishCampaignRequest)(nil),    // 10: cellquota.v1.PublishCampaignRequest
+	(*PublishCampaignResponse)(nil),   // 11: cellquota.v1.PublishCampaignResponse
+	(*CloseCampaignRequest)(nil),      // 12: cellquota.v1.CloseCampaignRequest
+	(*CloseCampaignResponse)(nil),     // 13: cellquota.v1.CloseCampaignResponse
+	(*UpdateCampaignRequest)(nil),     // 14: cellquota.v1.UpdateCampaignRequest
+	(*UpdateCampaignResponse)(nil),    // 15: cellquota.v1.UpdateCampaignResponse
+	(*PreflightCampaignRequest)(nil),  // 16: cellquota.v1.PreflightCampaignRequest
+	(*PreflightRow)(nil),              // 17: cellquota.v1.PreflightRow
+	(*PreflightCampaignResponse)(nil), // 18: cellquota.v1.PreflightCampaignResponse
+	(*PauseCampaignRequest)(nil),      // 19: cellquota.v1.PauseCampaignRequest
+	(*PauseCampaignResponse)(nil),     // 20: cellquota.v1.PauseCampaignResponse
+	(*ResumeCampaignRequest)(nil),     // 21: cellquota.v1.ResumeCampaignRequest
+	(*ResumeCampaignResponse)(nil),    // 22: cellquota.v1.ResumeCampaignResponse
+	(*CancelCampaignRequest)(nil),     // 23: cellquota.v1.CancelCampaignRequest
+	(*CancelCampaignResponse)(nil),    // 24: cellquota.v1.CancelCampaignResponse
+	(*SetSaleLimitRequest)(nil),       // 25: cellquota.v1.SetSaleLimitRequest
+	(*SetSaleLimitResponse)(nil),      // 26: cellquota.v1.SetSaleLimitResponse
+	(*AddCellRequest)(nil),            // 27: cellquota.v1.AddCellRequest
+	(*AddCellResponse)(nil),           // 28: cellquota.v1.AddCellResponse
+	(*DeleteCampaignRequest)(nil),     // 29: cellquota.v1.DeleteCampaignRequest
+	(*DeleteCampaignResponse)(nil),    // 30: cellquota.v1.DeleteCampaignResponse
+	(*CampaignSpec)(nil),              // 31: cellquota.v1.CampaignSpec
+	(CampaignState)(0),                // 32: cellquota.v1.CampaignState
+	(*timestamppb.Timestamp)(nil),     // 33: google.protobuf.Timestamp
+	(*Operation)(nil),                 // 34: cellquota.v1.Operation
+	(*Build)(nil),                     // 35: cellquota.v1.Build
+	(*Book)(nil),                      // 36: cellquota.v1.Book
 }
 var file_cellquota_v1_campaign_proto_depIdxs = []int32{
-	14, // 0: cellquota.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	15, // 1: cellquota.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	1,  // 2: cellquota.v1.ValidateCampaignResponse.faults:type_name -> cellquota.v1.FileFault
-	14, // 3: cellquota.v1.ValidateCampaignResponse.spec:type_name -> cellquota.v1.CampaignSpec
-	0,  // 4: cellquota.v1.CreateCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	0,  // 5: cellquota.v1.GetCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	0,  // 6: cellquota.v1.ListCampaignsResponse.campaigns:type_name -> cellquota.v1.Campaign
-	16, // 7: cellquota.v1.PublishCampaignResponse.operation:type_name -> cellquota.v1.Operation
-	0,  // 8: cellquota.v1.PublishCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	0,  // 9: cellquota.v1.CloseCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	2,  // 10: cellquota.v1.CampaignService.ValidateCampaign:input_type -> cellquota.v1.ValidateCampaignRequest
-	4,  // 11: cellquota.v1.CampaignService.CreateCampaign:input_type -> cellquota.v1.CreateCampaignRequest
-	6,  // 12: cellquota.v1.CampaignService.GetCampaign:input_type -> cellquota.v1.GetCampaignRequest
-	8,  // 13: cellquota.v1.CampaignService.ListCampaigns:input_type -> cellquota.v1.ListCampaignsRequest
-	10, // 14: cellquota.v1.CampaignService.PublishCampaign:input_type -> cellquota.v1.PublishCampaignRequest
-	12, // 15: cellquota.v1.CampaignService.CloseCampaign:input_type -> cellquota.v1.CloseCampaignRequest
-	3,  // 16: cellquota.v1.CampaignService.ValidateCampaign:output_type -> cellquota.v1.ValidateCampaignResponse
-	5,  // 17: cellquota.v1.CampaignService.CreateCampaign:output_type -> cellquota.v1.CreateCampaignResponse
-	7,  // 18: cellquota.v1.CampaignService.GetCampaign:output_type -> cellquota.v1.GetCampaignResponse
-	9,  // 19: cellquota.v1.CampaignService.ListCampaigns:output_type -> cellquota.v1.ListCampaignsResponse
-	11, // 20: cellquota.v1.CampaignService.PublishCampaign:output_type -> cellquota.v1.PublishCampaignResponse
-	13, // 21: cellquota.v1.CampaignService.CloseCampaign:output_type -> cellquota.v1.CloseCampaignResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	31, // 0: cellquota.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	32, // 1: cellquota.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	33, // 2: cellquota.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	1,  // 3: cellquota.v1.ValidateCampaignResponse.faults:type_name -> cellquota.v1.FileFault
+	31, // 4: cellquota.v1.ValidateCampaignResponse.spec:type_name -> cellquota.v1.CampaignSpec
+	0,  // 5: cellquota.v1.CreateCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 6: cellquota.v1.GetCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 7: cellquota.v1.ListCampaignsResponse.campaigns:type_name -> cellquota.v1.Campaign
+	34, // 8: cellquota.v1.PublishCampaignResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 9: cellquota.v1.PublishCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 10: cellquota.v1.CloseCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 11: cellquota.v1.UpdateCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	35, // 12: cellquota.v1.PreflightRow.build:type_name -> cellquota.v1.Build
+	17, // 13: cellquota.v1.PreflightCampaignResponse.rows:type_name -> cellquota.v1.PreflightRow
+	0,  // 14: cellquota.v1.PauseCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 15: cellquota.v1.ResumeCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	34, // 16: cellquota.v1.CancelCampaignResponse.operation:type_name -> cellquota.v1.Operation
+	34, // 17: cellquota.v1.SetSaleLimitResponse.operation:type_name -> cellquota.v1.Operation
+	36, // 18: cellquota.v1.SetSaleLimitResponse.book:type_name -> cellquota.v1.Book
+	0,  // 19: cellquota.v1.AddCellResponse.campaign:type_name -> cellquota.v1.Campaign
+	2,  // 20: cellquota.v1.CampaignService.ValidateCampaign:input_type -> cellquota.v1.ValidateCampaignRequest
+	4,  // 21: cellquota.v1.CampaignService.CreateCampaign:input_type -> cellquota.v1.CreateCampaignRequest
+	6,  // 22: cellquota.v1.CampaignService.GetCampaign:input_type -> cellquota.v1.GetCampaignRequest
+	8,  // 23: cellquota.v1.CampaignService.ListCampaigns:input_type -> cellquota.v1.ListCampaignsRequest
+	10, // 24: cellquota.v1.CampaignService.PublishCampaign:input_type -> cellquota.v1.PublishCampaignRequest
+	12, // 25: cellquota.v1.CampaignService.CloseCampaign:input_type -> cellquota.v1.CloseCampaignRequest
+	14, // 26: cellquota.v1.CampaignService.UpdateCampaign:input_type -> cellquota.v1.UpdateCampaignRequest
+	16, // 27: cellquota.v1.CampaignService.PreflightCampaign:input_type -> cellquota.v1.PreflightCampaignRequest
+	19, // 28: cellquota.v1.CampaignService.PauseCampaign:input_type -> cellquota.v1.PauseCampaignRequest
+	21, // 29: cellquota.v1.CampaignService.ResumeCampaign:input_type -> cellquota.v1.ResumeCampaignRequest
+	23, // 30: cellquota.v1.CampaignService.CancelCampaign:input_type -> cellquota.v1.CancelCampaignRequest
+	25, // 31: cellquota.v1.CampaignService.SetSaleLimit:input_type -> cellquota.v1.SetSaleLimitRequest
+	27, // 32: cellquota.v1.CampaignService.AddCell:input_type -> cellquota.v1.AddCellRequest
+	29, // 33: cellquota.v1.CampaignService.DeleteCampaign:input_type -> cellquota.v1.DeleteCampaignRequest
+	3,  // 34: cellquota.v1.CampaignService.ValidateCampaign:output_type -> cellquota.v1.ValidateCampaignResponse
+	5,  // 35: cellquota.v1.CampaignService.CreateCampaign:output_type -> cellquota.v1.CreateCampaignResponse
+	7,  // 36: cellquota.v1.CampaignService.GetCampaign:output_type -> cellquota.v1.GetCampaignResponse
+	9,  // 37: cellquota.v1.CampaignService.ListCampaigns:output_type -> cellquota.v1.ListCampaignsResponse
+	11, // 38: cellquota.v1.CampaignService.PublishCampaign:output_type -> cellquota.v1.PublishCampaignResponse
+	13, // 39: cellquota.v1.CampaignService.CloseCampaign:output_type -> cellquota.v1.CloseCampaignResponse
+	15, // 40: cellquota.v1.CampaignService.UpdateCampaign:output_type -> cellquota.v1.UpdateCampaignResponse
+	18, // 41: cellquota.v1.CampaignService.PreflightCampaign:output_type -> cellquota.v1.PreflightCampaignResponse
+	20, // 42: cellquota.v1.CampaignService.PauseCampaign:output_type -> cellquota.v1.PauseCampaignResponse
+	22, // 43: cellquota.v1.CampaignService.ResumeCampaign:output_type -> cellquota.v1.ResumeCampaignResponse
+	24, // 44: cellquota.v1.CampaignService.CancelCampaign:output_type -> cellquota.v1.CancelCampaignResponse
+	26, // 45: cellquota.v1.CampaignService.SetSaleLimit:output_type -> cellquota.v1.SetSaleLimitResponse
+	28, // 46: cellquota.v1.CampaignService.AddCell:output_type -> cellquota.v1.AddCellResponse
+	30, // 47: cellquota.v1.CampaignService.DeleteCampaign:output_type -> cellquota.v1.DeleteCampaignResponse
+	34, // [34:48] is the sub-list for method output_type
+	20, // [20:34] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_campaign_proto_init() }
@@ -1031,13 +2509,14 @@ func file_cellquota_v1_campaign_proto_init() {
 	file_cellquota_v1_campaign_spec_proto_init()
 	file_cellquota_v1_common_proto_init()
 	file_cellquota_v1_operation_proto_init()
+	file_cellquota_v1_quota_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_campaign_proto_rawDesc), len(file_cellquota_v1_campaign_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,12 +19,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CampaignService_ValidateCampaign_FullMethodName = "/cellquota.v1.CampaignService/ValidateCampaign"
-	CampaignService_CreateCampaign_FullMethodName   = "/cellquota.v1.CampaignService/CreateCampaign"
-	CampaignService_GetCampaign_FullMethodName      = "/cellquota.v1.CampaignService/GetCampaign"
-	CampaignService_ListCampaigns_FullMethodName    = "/cellquota.v1.CampaignService/ListCampaigns"
-	CampaignService_PublishCampaign_FullMethodName  = "/cellquota.v1.CampaignService/PublishCampaign"
-	CampaignService_CloseCampaign_FullMethodName    = "/cellquota.v1.CampaignService/CloseCampaign"
+	CampaignService_ValidateCampaign_FullMethodName  = "/cellquota.v1.CampaignService/ValidateCampaign"
+	CampaignService_CreateCampaign_FullMethodName    = "/cellquota.v1.CampaignService/CreateCampaign"
+	CampaignService_GetCampaign_FullMethodName       = "/cellquota.v1.CampaignService/GetCampaign"
+	CampaignService_ListCampaigns_FullMethodName     = "/cellquota.v1.CampaignService/ListCampaigns"
+	CampaignService_PublishCampaign_FullMethodName   = "/cellquota.v1.CampaignService/PublishCampaign"
+	CampaignService_CloseCampaign_FullMethodName     = "/cellquota.v1.CampaignService/CloseCampaign"
+	CampaignService_UpdateCampaign_FullMethodName    = "/cellquota.v1.CampaignService/UpdateCampaign"
+	CampaignService_PreflightCampaign_FullMethodName = "/cellquota.v1.CampaignService/PreflightCampaign"
+	CampaignService_PauseCampaign_FullMethodName     = "/cellquota.v1.CampaignService/PauseCampaign"
+	CampaignService_ResumeCampaign_FullMethodName    = "/cellquota.v1.CampaignService/ResumeCampaign"
+	CampaignService_CancelCampaign_FullMethodName    = "/cellquota.v1.CampaignService/CancelCampaign"
+	CampaignService_SetSaleLimit_FullMethodName      = "/cellquota.v1.CampaignService/SetSaleLimit"
+	CampaignService_AddCell_FullMethodName           = "/cellquota.v1.CampaignService/AddCell"
+	CampaignService_DeleteCampaign_FullMethodName    = "/cellquota.v1.CampaignService/DeleteCampaign"
 )
 
 // CampaignServiceClient is the client API for CampaignService service.
@@ -46,6 +54,26 @@ type CampaignServiceClient interface {
 	PublishCampaign(ctx context.Context, in *PublishCampaignRequest, opts ...grpc.CallOption) (*PublishCampaignResponse, error)
 	// CloseCampaign ends the sale now; payments and closings go on.
 	CloseCampaign(ctx context.Context, in *CloseCampaignRequest, opts ...grpc.CallOption) (*CloseCampaignResponse, error)
+	// UpdateCampaign replaces the file: all of a draft; of a published campaign close_at (later only),
+	// display, limits, top_up and rebalance. Any other difference is named and refused.
+	UpdateCampaign(ctx context.Context, in *UpdateCampaignRequest, opts ...grpc.CallOption) (*UpdateCampaignResponse, error)
+	// PreflightCampaign sends a shadow request to every process of every cell and reads the edges'
+	// acknowledgements: version, rules, keys, library, mirror. It takes nothing.
+	PreflightCampaign(ctx context.Context, in *PreflightCampaignRequest, opts ...grpc.CallOption) (*PreflightCampaignResponse, error)
+	// PauseCampaign stops the sale of a campaign, or of one SKU, until it is resumed.
+	PauseCampaign(ctx context.Context, in *PauseCampaignRequest, opts ...grpc.CallOption) (*PauseCampaignResponse, error)
+	// ResumeCampaign undoes PauseCampaign.
+	ResumeCampaign(ctx context.Context, in *ResumeCampaignRequest, opts ...grpc.CallOption) (*ResumeCampaignResponse, error)
+	// CancelCampaign stops the sale, closes unpaid orders and refunds paid ones through their cells.
+	// It waits for a second person's approval.
+	CancelCampaign(ctx context.Context, in *CancelCampaignRequest, opts ...grpc.CallOption) (*CancelCampaignResponse, error)
+	// SetSaleLimit raises or lowers a SKU's limit. A lowering that meets the floor of what is sold and
+	// reserved ends there and says what it reached.
+	SetSaleLimit(ctx context.Context, in *SetSaleLimitRequest, opts ...grpc.CallOption) (*SetSaleLimitResponse, error)
+	// AddCell lets one more cell take part. No bucket moves; units follow the buckets.
+	AddCell(ctx context.Context, in *AddCellRequest, opts ...grpc.CallOption) (*AddCellResponse, error)
+	// DeleteCampaign removes a draft, or a settled campaign whose archive stands.
+	DeleteCampaign(ctx context.Context, in *DeleteCampaignRequest, opts ...grpc.CallOption) (*DeleteCampaignResponse, error)
 }
 
 type campaignServiceClient struct {
@@ -116,6 +144,86 @@ func (c *campaignServiceClient) CloseCampaign(ctx context.Context, in *CloseCamp
 	return out, nil
 }
 
+func (c *campaignServiceClient) UpdateCampaign(ctx context.Context, in *UpdateCampaignRequest, opts ...grpc.CallOption) (*UpdateCampaignResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateCampaignResponse)
+	err := c.cc.Invoke(ctx, CampaignService_UpdateCampaign_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *campaignServiceClient) PreflightCampaign(ctx context.Context, in *PreflightCampaignRequest, opts ...grpc.CallOption) (*PreflightCampaignResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PreflightCampaignResponse)
+	err := c.cc.Invoke(ctx, CampaignService_PreflightCampaign_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *campaignServiceClient) PauseCampaign(ctx context.Context, in *PauseCampaignRequest, opts ...grpc.CallOption) (*PauseCampaignResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseCampaignResponse)
+	err := c.cc.Invoke(ctx, CampaignService_PauseCampaign_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *campaignServiceClient) ResumeCampaign(ctx context.Context, in *ResumeCampaignRequest, opts ...grpc.CallOption) (*ResumeCampaignResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeCampaignResponse)
+	err := c.cc.Invoke(ctx, CampaignService_ResumeCampaign_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *campaignServiceClient) CancelCampaign(ctx context.Context, in *CancelCampaignRequest, opts ...grpc.CallOption) (*CancelCampaignResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelCampaignResponse)
+	err := c.cc.Invoke(ctx, CampaignService_CancelCampaign_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *campaignServiceClient) SetSaleLimit(ctx context.Context, in *SetSaleLimitRequest, opts ...grpc.CallOption) (*SetSaleLimitResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetSaleLimitResponse)
+	err := c.cc.Invoke(ctx, CampaignService_SetSaleLimit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *campaignServiceClient) AddCell(ctx context.Context, in *AddCellRequest, opts ...grpc.CallOption) (*AddCellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddCellResponse)
+	err := c.cc.Invoke(ctx, CampaignService_AddCell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *campaignServiceClient) DeleteCampaign(ctx context.Context, in *DeleteCampaignRequest, opts ...grpc.CallOption) (*DeleteCampaignResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteCampaignResponse)
+	err := c.cc.Invoke(ctx, CampaignService_DeleteCampaign_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CampaignServiceServer is the server API for CampaignService service.
 // All implementations must embed UnimplementedCampaignServiceServer
 // for forward compatibility.
@@ -135,6 +243,26 @@ type CampaignServiceServer interface {
 	PublishCampaign(context.Context, *PublishCampaignRequest) (*PublishCampaignResponse, error)
 	// CloseCampaign ends the sale now; payments and closings go on.
 	CloseCampaign(context.Context, *CloseCampaignRequest) (*CloseCampaignResponse, error)
+	// UpdateCampaign replaces the file: all of a draft; of a published campaign close_at (later only),
+	// display, limits, top_up and rebalance. Any other difference is named and refused.
+	UpdateCampaign(context.Context, *UpdateCampaignRequest) (*UpdateCampaignResponse, error)
+	// PreflightCampaign sends a shadow request to every process of every cell and reads the edges'
+	// acknowledgements: version, rules, keys, library, mirror. It takes nothing.
+	PreflightCampaign(context.Context, *PreflightCampaignRequest) (*PreflightCampaignResponse, error)
+	// PauseCampaign stops the sale of a campaign, or of one SKU, until it is resumed.
+	PauseCampaign(context.Context, *PauseCampaignRequest) (*PauseCampaignResponse, error)
+	// ResumeCampaign undoes PauseCampaign.
+	ResumeCampaign(context.Context, *ResumeCampaignRequest) (*ResumeCampaignResponse, error)
+	// CancelCampaign stops the sale, closes unpaid orders and refunds paid ones through their cells.
+	// It waits for a second person's approval.
+	CancelCampaign(context.Context, *CancelCampaignRequest) (*CancelCampaignResponse, error)
+	// SetSaleLimit raises or lowers a SKU's limit. A lowering that meets the floor of what is sold and
+	// reserved ends there and says what it reached.
+	SetSaleLimit(context.Context, *SetSaleLimitRequest) (*SetSaleLimitResponse, error)
+	// AddCell lets one more cell take part. No bucket moves; units follow the buckets.
+	AddCell(context.Context, *AddCellRequest) (*AddCellResponse, error)
+	// DeleteCampaign removes a draft, or a settled campaign whose archive stands.
+	DeleteCampaign(context.Context, *DeleteCampaignRequest) (*DeleteCampaignResponse, error)
 	mustEmbedUnimplementedCampaignServiceServer()
 }
 
@@ -162,6 +290,30 @@ func (UnimplementedCampaignServiceServer) PublishCampaign(context.Context, *Publ
 }
 func (UnimplementedCampaignServiceServer) CloseCampaign(context.Context, *CloseCampaignRequest) (*CloseCampaignResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CloseCampaign not implemented")
+}
+func (UnimplementedCampaignServiceServer) UpdateCampaign(context.Context, *UpdateCampaignRequest) (*UpdateCampaignResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateCampaign not implemented")
+}
+func (UnimplementedCampaignServiceServer) PreflightCampaign(context.Context, *PreflightCampaignRequest) (*PreflightCampaignResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PreflightCampaign not implemented")
+}
+func (UnimplementedCampaignServiceServer) PauseCampaign(context.Context, *PauseCampaignRequest) (*PauseCampaignResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseCampaign not implemented")
+}
+func (UnimplementedCampaignServiceServer) ResumeCampaign(context.Context, *ResumeCampaignRequest) (*ResumeCampaignResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeCampaign not implemented")
+}
+func (UnimplementedCampaignServiceServer) CancelCampaign(context.Context, *CancelCampaignRequest) (*CancelCampaignResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelCampaign not implemented")
+}
+func (UnimplementedCampaignServiceServer) SetSaleLimit(context.Context, *SetSaleLimitRequest) (*SetSaleLimitResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetSaleLimit not implemented")
+}
+func (UnimplementedCampaignServiceServer) AddCell(context.Context, *AddCellRequest) (*AddCellResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddCell not implemented")
+}
+func (UnimplementedCampaignServiceServer) DeleteCampaign(context.Context, *DeleteCampaignRequest) (*DeleteCampaignResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteCampaign not implemented")
 }
 func (UnimplementedCampaignServiceServer) mustEmbedUnimplementedCampaignServiceServer() {}
 func (UnimplementedCampaignServiceServer) testEmbeddedByValue()                         {}
@@ -292,6 +444,150 @@ func _CampaignService_CloseCampaign_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CampaignService_UpdateCampaign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateCampaignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).UpdateCampaign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_UpdateCampaign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).UpdateCampaign(ctx, req.(*UpdateCampaignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CampaignService_PreflightCampaign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PreflightCampaignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).PreflightCampaign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_PreflightCampaign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).PreflightCampaign(ctx, req.(*PreflightCampaignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CampaignService_PauseCampaign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseCampaignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).PauseCampaign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_PauseCampaign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).PauseCampaign(ctx, req.(*PauseCampaignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CampaignService_ResumeCampaign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeCampaignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).ResumeCampaign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_ResumeCampaign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).ResumeCampaign(ctx, req.(*ResumeCampaignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CampaignService_CancelCampaign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelCampaignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).CancelCampaign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_CancelCampaign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).CancelCampaign(ctx, req.(*CancelCampaignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CampaignService_SetSaleLimit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetSaleLimitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).SetSaleLimit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_SetSaleLimit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).SetSaleLimit(ctx, req.(*SetSaleLimitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CampaignService_AddCell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddCellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).AddCell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_AddCell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).AddCell(ctx, req.(*AddCellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CampaignService_DeleteCampaign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteCampaignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).DeleteCampaign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_DeleteCampaign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).DeleteCampaign(ctx, req.(*DeleteCampaignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CampaignService_ServiceDesc is the grpc.ServiceDesc for CampaignService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -322,6 +618,38 @@ var CampaignService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CloseCampaign",
 			Handler:    _CampaignService_CloseCampaign_Handler,
+		},
+		{
+			MethodName: "UpdateCampaign",
+			Handler:    _CampaignService_UpdateCampaign_Handler,
+		},
+		{
+			MethodName: "PreflightCampaign",
+			Handler:    _CampaignService_PreflightCampaign_Handler,
+		},
+		{
+			MethodName: "PauseCampaign",
+			Handler:    _CampaignService_PauseCampaign_Handler,
+		},
+		{
+			MethodName: "ResumeCampaign",
+			Handler:    _CampaignService_ResumeCampaign_Handler,
+		},
+		{
+			MethodName: "CancelCampaign",
+			Handler:    _CampaignService_CancelCampaign_Handler,
+		},
+		{
+			MethodName: "SetSaleLimit",
+			Handler:    _CampaignService_SetSaleLimit_Handler,
+		},
+		{
+			MethodName: "AddCell",
+			Handler:    _CampaignService_AddCell_Handler,
+		},
+		{
+			MethodName: "DeleteCampaign",
+			Handler:    _CampaignService_DeleteCampaign_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -435,7 +435,17 @@ type Cell struct {
 	// Shard answered the reader just now.
 	ShardReachable bool `protobuf:"varint,9,opt,name=shard_reachable,json=shardReachable,proto3" json:"shard_reachable,omitempty"`
 	// Why not, in words.
-	ShardDetail   string `protobuf:"bytes,10,opt,name=shard_detail,json=shardDetail,proto3" json:"shard_detail,omitempty"`
+	ShardDetail string `protobuf:"bytes,10,opt,name=shard_detail,json=shardDetail,proto3" json:"shard_detail,omitempty"`
+	// Paused by an operator.
+	Paused bool `protobuf:"varint,11,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why it was paused.
+	PauseReason string `protobuf:"bytes,12,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
+	// Units granted and not reclaimed while the cell is FENCING or FENCED.
+	FrozenUnits int64 `protobuf:"varint,13,opt,name=frozen_units,json=frozenUnits,proto3" json:"frozen_units,omitempty"`
+	// Operation that owns its present move, or empty.
+	OperationId string `protobuf:"bytes,14,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Group that may register.
+	InstanceGroup string `protobuf:"bytes,15,opt,name=instance_group,json=instanceGroup,proto3" json:"instance_group,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,6 +546,41 @@ func (x *Cell) GetShardReachable() bool {
 func (x *Cell) GetShardDetail() string {
 	if x != nil {
 		return x.ShardDetail
+	}
+	return ""
+}
+
+func (x *Cell) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *Cell) GetPauseReason() string {
+	if x != nil {
+		return x.PauseReason
+	}
+	return ""
+}
+
+func (x *Cell) GetFrozenUnits() int64 {
+	if x != nil {
+		return x.FrozenUnits
+	}
+	return 0
+}
+
+func (x *Cell) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *Cell) GetInstanceGroup() string {
+	if x != nil {
+		return x.InstanceGroup
 	}
 	return ""
 }
@@ -1482,6 +1527,618 @@ func (x *RestoreCellResponse) GetOperationId() string {
 	return ""
 }
 
+// UpdateCellRequest replaces a spec.
+type UpdateCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The whole new spec.
+	Spec *CellSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateCellRequest) Reset() {
+	*x = UpdateCellRequest{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateCellRequest) ProtoMessage() {}
+
+func (x *UpdateCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateCellRequest.ProtoReflect.Descriptor instead.
+func (*UpdateCellRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *UpdateCellRequest) GetSpec() *CellSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *UpdateCellRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *UpdateCellRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *UpdateCellRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *UpdateCellRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// UpdateCellResponse holds the cell.
+type UpdateCellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cell.
+	Cell *Cell `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	// Of the request.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Paths that changed.
+	Changed       []string `protobuf:"bytes,3,rep,name=changed,proto3" json:"changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateCellResponse) Reset() {
+	*x = UpdateCellResponse{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateCellResponse) ProtoMessage() {}
+
+func (x *UpdateCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateCellResponse.ProtoReflect.Descriptor instead.
+func (*UpdateCellResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *UpdateCellResponse) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+func (x *UpdateCellResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *UpdateCellResponse) GetChanged() []string {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+// CheckCellRequest names a stored cell, or holds a spec that is not stored.
+type CheckCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell; empty: spec.
+	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// Spec to look at before it is provisioned.
+	Spec          *CellSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckCellRequest) Reset() {
+	*x = CheckCellRequest{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckCellRequest) ProtoMessage() {}
+
+func (x *CheckCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckCellRequest.ProtoReflect.Descriptor instead.
+func (*CheckCellRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CheckCellRequest) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *CheckCellRequest) GetSpec() *CellSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+// CellFinding is what one look at a cell's parts saw.
+type CellFinding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "redis", "kafka", "shard", "clocks", "process".
+	Part string `protobuf:"bytes,1,opt,name=part,proto3" json:"part,omitempty"`
+	// Which, such as "redis 127.0.0.1:6379 maxmemory-policy".
+	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	// It is as it must be.
+	Ok bool `protobuf:"varint,3,opt,name=ok,proto3" json:"ok,omitempty"`
+	// What was seen.
+	Seen string `protobuf:"bytes,4,opt,name=seen,proto3" json:"seen,omitempty"`
+	// What must be, and what to do, when it is not.
+	Rule          string `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CellFinding) Reset() {
+	*x = CellFinding{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CellFinding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CellFinding) ProtoMessage() {}
+
+func (x *CellFinding) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CellFinding.ProtoReflect.Descriptor instead.
+func (*CellFinding) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CellFinding) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *CellFinding) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *CellFinding) GetOk() bool {
+	if x != nil {
+		return x.Ok
+	}
+	return false
+}
+
+func (x *CellFinding) GetSeen() string {
+	if x != nil {
+		return x.Seen
+	}
+	return ""
+}
+
+func (x *CellFinding) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+// CheckCellResponse holds every look.
+type CheckCellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Every finding is ok.
+	Ok bool `protobuf:"varint,1,opt,name=ok,proto3" json:"ok,omitempty"`
+	// Findings, by part.
+	Findings      []*CellFinding `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CheckCellResponse) Reset() {
+	*x = CheckCellResponse{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CheckCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CheckCellResponse) ProtoMessage() {}
+
+func (x *CheckCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CheckCellResponse.ProtoReflect.Descriptor instead.
+func (*CheckCellResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *CheckCellResponse) GetOk() bool {
+	if x != nil {
+		return x.Ok
+	}
+	return false
+}
+
+func (x *CheckCellResponse) GetFindings() []*CellFinding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// PauseCellRequest names a cell.
+type PauseCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell.
+	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseCellRequest) Reset() {
+	*x = PauseCellRequest{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseCellRequest) ProtoMessage() {}
+
+func (x *PauseCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseCellRequest.ProtoReflect.Descriptor instead.
+func (*PauseCellRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PauseCellRequest) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *PauseCellRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *PauseCellRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *PauseCellRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *PauseCellRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PauseCellResponse holds the cell.
+type PauseCellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cell.
+	Cell *Cell `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseCellResponse) Reset() {
+	*x = PauseCellResponse{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseCellResponse) ProtoMessage() {}
+
+func (x *PauseCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseCellResponse.ProtoReflect.Descriptor instead.
+func (*PauseCellResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *PauseCellResponse) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+func (x *PauseCellResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// ResumeCellRequest names a cell.
+type ResumeCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell.
+	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// Caller's id.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCellRequest) Reset() {
+	*x = ResumeCellRequest{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCellRequest) ProtoMessage() {}
+
+func (x *ResumeCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCellRequest.ProtoReflect.Descriptor instead.
+func (*ResumeCellRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ResumeCellRequest) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *ResumeCellRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *ResumeCellRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *ResumeCellRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *ResumeCellRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ResumeCellResponse holds the cell.
+type ResumeCellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cell.
+	Cell *Cell `protobuf:"bytes,1,opt,name=cell,proto3" json:"cell,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCellResponse) Reset() {
+	*x = ResumeCellResponse{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCellResponse) ProtoMessage() {}
+
+func (x *ResumeCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCellResponse.ProtoReflect.Descriptor instead.
+func (*ResumeCellResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ResumeCellResponse) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+func (x *ResumeCellResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
 var File_cellquota_v1_cell_admin_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
@@ -1517,7 +2174,7 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\x12lease_remaining_ms\x18\x04 \x01(\x03R\x10leaseRemainingMs\x12\x1a\n" +
 	"\breporter\x18\x05 \x01(\bR\breporter\x12\x16\n" +
 	"\x06faults\x18\x06 \x03(\tR\x06faults\x12'\n" +
-	"\x0fprogram_version\x18\a \x01(\tR\x0eprogramVersion\"\x9c\x03\n" +
+	"\x0fprogram_version\x18\a \x01(\tR\x0eprogramVersion\"\xc4\x04\n" +
 	"\x04Cell\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.cellquota.v1.CellStateR\x05state\x12\x18\n" +
@@ -1529,7 +2186,12 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\runits_at_risk\x18\b \x01(\x03R\vunitsAtRisk\x12'\n" +
 	"\x0fshard_reachable\x18\t \x01(\bR\x0eshardReachable\x12!\n" +
 	"\fshard_detail\x18\n" +
-	" \x01(\tR\vshardDetail\"\x87\x01\n" +
+	" \x01(\tR\vshardDetail\x12\x16\n" +
+	"\x06paused\x18\v \x01(\bR\x06paused\x12!\n" +
+	"\fpause_reason\x18\f \x01(\tR\vpauseReason\x12!\n" +
+	"\ffrozen_units\x18\r \x01(\x03R\vfrozenUnits\x12!\n" +
+	"\foperation_id\x18\x0e \x01(\tR\voperationId\x12%\n" +
+	"\x0einstance_group\x18\x0f \x01(\tR\rinstanceGroup\"\x87\x01\n" +
 	"\x11CreateCellRequest\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
@@ -1592,13 +2254,59 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"o\n" +
 	"\x13RestoreCellResponse\x125\n" +
 	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12!\n" +
-	"\foperation_id\x18\x02 \x01(\tR\voperationId2\xe1\x02\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xca\x01\n" +
+	"\x11UpdateCellRequest\x12*\n" +
+	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"y\n" +
+	"\x12UpdateCellResponse\x12&\n" +
+	"\x04cell\x18\x01 \x01(\v2\x12.cellquota.v1.CellR\x04cell\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x18\n" +
+	"\achanged\x18\x03 \x03(\tR\achanged\"W\n" +
+	"\x10CheckCellRequest\x12\x17\n" +
+	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12*\n" +
+	"\x04spec\x18\x02 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\"s\n" +
+	"\vCellFinding\x12\x12\n" +
+	"\x04part\x18\x01 \x01(\tR\x04part\x12\x18\n" +
+	"\asubject\x18\x02 \x01(\tR\asubject\x12\x0e\n" +
+	"\x02ok\x18\x03 \x01(\bR\x02ok\x12\x12\n" +
+	"\x04seen\x18\x04 \x01(\tR\x04seen\x12\x12\n" +
+	"\x04rule\x18\x05 \x01(\tR\x04rule\"Z\n" +
+	"\x11CheckCellResponse\x12\x0e\n" +
+	"\x02ok\x18\x01 \x01(\bR\x02ok\x125\n" +
+	"\bfindings\x18\x02 \x03(\v2\x19.cellquota.v1.CellFindingR\bfindings\"\xb6\x01\n" +
+	"\x10PauseCellRequest\x12\x17\n" +
+	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"^\n" +
+	"\x11PauseCellResponse\x12&\n" +
+	"\x04cell\x18\x01 \x01(\v2\x12.cellquota.v1.CellR\x04cell\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xb7\x01\n" +
+	"\x11ResumeCellRequest\x12\x17\n" +
+	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"_\n" +
+	"\x12ResumeCellResponse\x12&\n" +
+	"\x04cell\x18\x01 \x01(\v2\x12.cellquota.v1.CellR\x04cell\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId2\x9f\x05\n" +
 	"\x10CellAdminService\x12O\n" +
 	"\n" +
 	"CreateCell\x12\x1f.cellquota.v1.CreateCellRequest\x1a .cellquota.v1.CreateCellResponse\x12F\n" +
 	"\aGetCell\x12\x1c.cellquota.v1.GetCellRequest\x1a\x1d.cellquota.v1.GetCellResponse\x12L\n" +
 	"\tListCells\x12\x1e.cellquota.v1.ListCellsRequest\x1a\x1f.cellquota.v1.ListCellsResponse\x12f\n" +
-	"\aGetGate\x12,.cellquota.v1.CellAdminServiceGetGateRequest\x1a-.cellquota.v1.CellAdminServiceGetGateResponse2\x84\x02\n" +
+	"\aGetGate\x12,.cellquota.v1.CellAdminServiceGetGateRequest\x1a-.cellquota.v1.CellAdminServiceGetGateResponse\x12O\n" +
+	"\n" +
+	"UpdateCell\x12\x1f.cellquota.v1.UpdateCellRequest\x1a .cellquota.v1.UpdateCellResponse\x12L\n" +
+	"\tCheckCell\x12\x1e.cellquota.v1.CheckCellRequest\x1a\x1f.cellquota.v1.CheckCellResponse\x12L\n" +
+	"\tPauseCell\x12\x1e.cellquota.v1.PauseCellRequest\x1a\x1f.cellquota.v1.PauseCellResponse\x12O\n" +
+	"\n" +
+	"ResumeCell\x12\x1f.cellquota.v1.ResumeCellRequest\x1a .cellquota.v1.ResumeCellResponse2\x84\x02\n" +
 	"\fFenceService\x12L\n" +
 	"\tFenceCell\x12\x1e.cellquota.v1.FenceCellRequest\x1a\x1f.cellquota.v1.FenceCellResponse\x12R\n" +
 	"\vReclaimCell\x12 .cellquota.v1.ReclaimCellRequest\x1a!.cellquota.v1.ReclaimCellResponse\x12R\n" +
@@ -1616,7 +2324,7 @@ func file_cellquota_v1_cell_admin_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_cell_admin_proto_rawDescData
 }
 
-var file_cellquota_v1_cell_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_cellquota_v1_cell_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_cellquota_v1_cell_admin_proto_goTypes = []any{
 	(*CellSpec)(nil),                        // 0: cellquota.v1.CellSpec
 	(*RedisSpec)(nil),                       // 1: cellquota.v1.RedisSpec
@@ -1639,48 +2347,71 @@ var file_cellquota_v1_cell_admin_proto_goTypes = []any{
 	(*ReclaimCellResponse)(nil),             // 18: cellquota.v1.ReclaimCellResponse
 	(*RestoreCellRequest)(nil),              // 19: cellquota.v1.RestoreCellRequest
 	(*RestoreCellResponse)(nil),             // 20: cellquota.v1.RestoreCellResponse
-	nil,                                     // 21: cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
-	(CellState)(0),                          // 22: cellquota.v1.CellState
-	(*GetGateResponse)(nil),                 // 23: cellquota.v1.GetGateResponse
-	(*Operation)(nil),                       // 24: cellquota.v1.Operation
+	(*UpdateCellRequest)(nil),               // 21: cellquota.v1.UpdateCellRequest
+	(*UpdateCellResponse)(nil),              // 22: cellquota.v1.UpdateCellResponse
+	(*CheckCellRequest)(nil),                // 23: cellquota.v1.CheckCellRequest
+	(*CellFinding)(nil),                     // 24: cellquota.v1.CellFinding
+	(*CheckCellResponse)(nil),               // 25: cellquota.v1.CheckCellResponse
+	(*PauseCellRequest)(nil),                // 26: cellquota.v1.PauseCellRequest
+	(*PauseCellResponse)(nil),               // 27: cellquota.v1.PauseCellResponse
+	(*ResumeCellRequest)(nil),               // 28: cellquota.v1.ResumeCellRequest
+	(*ResumeCellResponse)(nil),              // 29: cellquota.v1.ResumeCellResponse
+	nil,                                     // 30: cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
+	(CellState)(0),                          // 31: cellquota.v1.CellState
+	(*GetGateResponse)(nil),                 // 32: cellquota.v1.GetGateResponse
+	(*Operation)(nil),                       // 33: cellquota.v1.Operation
 }
 var file_cellquota_v1_cell_admin_proto_depIdxs = []int32{
 	1,  // 0: cellquota.v1.CellSpec.redis:type_name -> cellquota.v1.RedisSpec
 	2,  // 1: cellquota.v1.CellSpec.kafka:type_name -> cellquota.v1.KafkaSpec
 	3,  // 2: cellquota.v1.CellSpec.shard:type_name -> cellquota.v1.ShardSpec
 	0,  // 3: cellquota.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	22, // 4: cellquota.v1.Cell.state:type_name -> cellquota.v1.CellState
+	31, // 4: cellquota.v1.Cell.state:type_name -> cellquota.v1.CellState
 	4,  // 5: cellquota.v1.Cell.instances:type_name -> cellquota.v1.Instance
 	0,  // 6: cellquota.v1.CreateCellRequest.spec:type_name -> cellquota.v1.CellSpec
 	5,  // 7: cellquota.v1.CreateCellResponse.cell:type_name -> cellquota.v1.Cell
 	5,  // 8: cellquota.v1.GetCellResponse.cell:type_name -> cellquota.v1.Cell
 	5,  // 9: cellquota.v1.ListCellsResponse.cells:type_name -> cellquota.v1.Cell
-	23, // 10: cellquota.v1.CellAdminServiceGetGateResponse.processes:type_name -> cellquota.v1.GetGateResponse
-	21, // 11: cellquota.v1.CellAdminServiceGetGateResponse.unreachable:type_name -> cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
-	24, // 12: cellquota.v1.FenceCellResponse.operation:type_name -> cellquota.v1.Operation
+	32, // 10: cellquota.v1.CellAdminServiceGetGateResponse.processes:type_name -> cellquota.v1.GetGateResponse
+	30, // 11: cellquota.v1.CellAdminServiceGetGateResponse.unreachable:type_name -> cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
+	33, // 12: cellquota.v1.FenceCellResponse.operation:type_name -> cellquota.v1.Operation
 	16, // 13: cellquota.v1.FenceCellResponse.sealed:type_name -> cellquota.v1.SkuUnits
-	24, // 14: cellquota.v1.ReclaimCellResponse.operation:type_name -> cellquota.v1.Operation
+	33, // 14: cellquota.v1.ReclaimCellResponse.operation:type_name -> cellquota.v1.Operation
 	16, // 15: cellquota.v1.ReclaimCellResponse.reclaimed:type_name -> cellquota.v1.SkuUnits
-	24, // 16: cellquota.v1.RestoreCellResponse.operation:type_name -> cellquota.v1.Operation
-	6,  // 17: cellquota.v1.CellAdminService.CreateCell:input_type -> cellquota.v1.CreateCellRequest
-	8,  // 18: cellquota.v1.CellAdminService.GetCell:input_type -> cellquota.v1.GetCellRequest
-	10, // 19: cellquota.v1.CellAdminService.ListCells:input_type -> cellquota.v1.ListCellsRequest
-	12, // 20: cellquota.v1.CellAdminService.GetGate:input_type -> cellquota.v1.CellAdminServiceGetGateRequest
-	14, // 21: cellquota.v1.FenceService.FenceCell:input_type -> cellquota.v1.FenceCellRequest
-	17, // 22: cellquota.v1.FenceService.ReclaimCell:input_type -> cellquota.v1.ReclaimCellRequest
-	19, // 23: cellquota.v1.FenceService.RestoreCell:input_type -> cellquota.v1.RestoreCellRequest
-	7,  // 24: cellquota.v1.CellAdminService.CreateCell:output_type -> cellquota.v1.CreateCellResponse
-	9,  // 25: cellquota.v1.CellAdminService.GetCell:output_type -> cellquota.v1.GetCellResponse
-	11, // 26: cellquota.v1.CellAdminService.ListCells:output_type -> cellquota.v1.ListCellsResponse
-	13, // 27: cellquota.v1.CellAdminService.GetGate:output_type -> cellquota.v1.CellAdminServiceGetGateResponse
-	15, // 28: cellquota.v1.FenceService.FenceCell:output_type -> cellquota.v1.FenceCellResponse
-	18, // 29: cellquota.v1.FenceService.ReclaimCell:output_type -> cellquota.v1.ReclaimCellResponse
-	20, // 30: cellquota.v1.FenceService.RestoreCell:output_type -> cellquota.v1.RestoreCellResponse
-	24, // [24:31] is the sub-list for method output_type
-	17, // [17:24] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	33, // 16: cellquota.v1.RestoreCellResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 17: cellquota.v1.UpdateCellRequest.spec:type_name -> cellquota.v1.CellSpec
+	5,  // 18: cellquota.v1.UpdateCellResponse.cell:type_name -> cellquota.v1.Cell
+	0,  // 19: cellquota.v1.CheckCellRequest.spec:type_name -> cellquota.v1.CellSpec
+	24, // 20: cellquota.v1.CheckCellResponse.findings:type_name -> cellquota.v1.CellFinding
+	5,  // 21: cellquota.v1.PauseCellResponse.cell:type_name -> cellquota.v1.Cell
+	5,  // 22: cellquota.v1.ResumeCellResponse.cell:type_name -> cellquota.v1.Cell
+	6,  // 23: cellquota.v1.CellAdminService.CreateCell:input_type -> cellquota.v1.CreateCellRequest
+	8,  // 24: cellquota.v1.CellAdminService.GetCell:input_type -> cellquota.v1.GetCellRequest
+	10, // 25: cellquota.v1.CellAdminService.ListCells:input_type -> cellquota.v1.ListCellsRequest
+	12, // 26: cellquota.v1.CellAdminService.GetGate:input_type -> cellquota.v1.CellAdminServiceGetGateRequest
+	21, // 27: cellquota.v1.CellAdminService.UpdateCell:input_type -> cellquota.v1.UpdateCellRequest
+	23, // 28: cellquota.v1.CellAdminService.CheckCell:input_type -> cellquota.v1.CheckCellRequest
+	26, // 29: cellquota.v1.CellAdminService.PauseCell:input_type -> cellquota.v1.PauseCellRequest
+	28, // 30: cellquota.v1.CellAdminService.ResumeCell:input_type -> cellquota.v1.ResumeCellRequest
+	14, // 31: cellquota.v1.FenceService.FenceCell:input_type -> cellquota.v1.FenceCellRequest
+	17, // 32: cellquota.v1.FenceService.ReclaimCell:input_type -> cellquota.v1.ReclaimCellRequest
+	19, // 33: cellquota.v1.FenceService.RestoreCell:input_type -> cellquota.v1.RestoreCellRequest
+	7,  // 34: cellquota.v1.CellAdminService.CreateCell:output_type -> cellquota.v1.CreateCellResponse
+	9,  // 35: cellquota.v1.CellAdminService.GetCell:output_type -> cellquota.v1.GetCellResponse
+	11, // 36: cellquota.v1.CellAdminService.ListCells:output_type -> cellquota.v1.ListCellsResponse
+	13, // 37: cellquota.v1.CellAdminService.GetGate:output_type -> cellquota.v1.CellAdminServiceGetGateResponse
+	22, // 38: cellquota.v1.CellAdminService.UpdateCell:output_type -> cellquota.v1.UpdateCellResponse
+	25, // 39: cellquota.v1.CellAdminService.CheckCell:output_type -> cellquota.v1.CheckCellResponse
+	27, // 40: cellquota.v1.CellAdminService.PauseCell:output_type -> cellquota.v1.PauseCellResponse
+	29, // 41: cellquota.v1.CellAdminService.ResumeCell:output_type -> cellquota.v1.ResumeCellResponse
+	15, // 42: cellquota.v1.FenceService.FenceCell:output_type -> cellquota.v1.FenceCellResponse
+	18, // 43: cellquota.v1.FenceService.ReclaimCell:output_type -> cellquota.v1.ReclaimCellResponse
+	20, // 44: cellquota.v1.FenceService.RestoreCell:output_type -> cellquota.v1.RestoreCellResponse
+	34, // [34:45] is the sub-list for method output_type
+	23, // [23:34] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_cell_admin_proto_init() }
@@ -1697,7 +2428,7 @@ func file_cellquota_v1_cell_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_cell_admin_proto_rawDesc), len(file_cellquota_v1_cell_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -23,6 +23,10 @@ const (
 	CellAdminService_GetCell_FullMethodName    = "/cellquota.v1.CellAdminService/GetCell"
 	CellAdminService_ListCells_FullMethodName  = "/cellquota.v1.CellAdminService/ListCells"
 	CellAdminService_GetGate_FullMethodName    = "/cellquota.v1.CellAdminService/GetGate"
+	CellAdminService_UpdateCell_FullMethodName = "/cellquota.v1.CellAdminService/UpdateCell"
+	CellAdminService_CheckCell_FullMethodName  = "/cellquota.v1.CellAdminService/CheckCell"
+	CellAdminService_PauseCell_FullMethodName  = "/cellquota.v1.CellAdminService/PauseCell"
+	CellAdminService_ResumeCell_FullMethodName = "/cellquota.v1.CellAdminService/ResumeCell"
 )
 
 // CellAdminServiceClient is the client API for CellAdminService service.
@@ -40,6 +44,15 @@ type CellAdminServiceClient interface {
 	ListCells(ctx context.Context, in *ListCellsRequest, opts ...grpc.CallOption) (*ListCellsResponse, error)
 	// GetGate asks the cell's processes for their gates.
 	GetGate(ctx context.Context, in *CellAdminServiceGetGateRequest, opts ...grpc.CallOption) (*CellAdminServiceGetGateResponse, error)
+	// UpdateCell replaces a cell's spec: weight, region, addresses and files. The cell id,
+	// its topic and the number of partitions stay.
+	UpdateCell(ctx context.Context, in *UpdateCellRequest, opts ...grpc.CallOption) (*UpdateCellResponse, error)
+	// CheckCell looks at a cell's Redis, Kafka and PostgreSQL and names every fault. It changes nothing.
+	CheckCell(ctx context.Context, in *CheckCellRequest, opts ...grpc.CallOption) (*CheckCellResponse, error)
+	// PauseCell stops the cell's sales until it is resumed; payments and closings go on.
+	PauseCell(ctx context.Context, in *PauseCellRequest, opts ...grpc.CallOption) (*PauseCellResponse, error)
+	// ResumeCell undoes PauseCell.
+	ResumeCell(ctx context.Context, in *ResumeCellRequest, opts ...grpc.CallOption) (*ResumeCellResponse, error)
 }
 
 type cellAdminServiceClient struct {
@@ -90,6 +103,46 @@ func (c *cellAdminServiceClient) GetGate(ctx context.Context, in *CellAdminServi
 	return out, nil
 }
 
+func (c *cellAdminServiceClient) UpdateCell(ctx context.Context, in *UpdateCellRequest, opts ...grpc.CallOption) (*UpdateCellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateCellResponse)
+	err := c.cc.Invoke(ctx, CellAdminService_UpdateCell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellAdminServiceClient) CheckCell(ctx context.Context, in *CheckCellRequest, opts ...grpc.CallOption) (*CheckCellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CheckCellResponse)
+	err := c.cc.Invoke(ctx, CellAdminService_CheckCell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellAdminServiceClient) PauseCell(ctx context.Context, in *PauseCellRequest, opts ...grpc.CallOption) (*PauseCellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseCellResponse)
+	err := c.cc.Invoke(ctx, CellAdminService_PauseCell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellAdminServiceClient) ResumeCell(ctx context.Context, in *ResumeCellRequest, opts ...grpc.CallOption) (*ResumeCellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeCellResponse)
+	err := c.cc.Invoke(ctx, CellAdminService_ResumeCell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CellAdminServiceServer is the server API for CellAdminService service.
 // All implementations must embed UnimplementedCellAdminServiceServer
 // for forward compatibility.
@@ -105,6 +158,15 @@ type CellAdminServiceServer interface {
 	ListCells(context.Context, *ListCellsRequest) (*ListCellsResponse, error)
 	// GetGate asks the cell's processes for their gates.
 	GetGate(context.Context, *CellAdminServiceGetGateRequest) (*CellAdminServiceGetGateResponse, error)
+	// UpdateCell replaces a cell's spec: weight, region, addresses and files. The cell id,
+	// its topic and the number of partitions stay.
+	UpdateCell(context.Context, *UpdateCellRequest) (*UpdateCellResponse, error)
+	// CheckCell looks at a cell's Redis, Kafka and PostgreSQL and names every fault. It changes nothing.
+	CheckCell(context.Context, *CheckCellRequest) (*CheckCellResponse, error)
+	// PauseCell stops the cell's sales until it is resumed; payments and closings go on.
+	PauseCell(context.Context, *PauseCellRequest) (*PauseCellResponse, error)
+	// ResumeCell undoes PauseCell.
+	ResumeCell(context.Context, *ResumeCellRequest) (*ResumeCellResponse, error)
 	mustEmbedUnimplementedCellAdminServiceServer()
 }
 
@@ -126,6 +188,18 @@ func (UnimplementedCellAdminServiceServer) ListCells(context.Context, *ListCells
 }
 func (UnimplementedCellAdminServiceServer) GetGate(context.Context, *CellAdminServiceGetGateRequest) (*CellAdminServiceGetGateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetGate not implemented")
+}
+func (UnimplementedCellAdminServiceServer) UpdateCell(context.Context, *UpdateCellRequest) (*UpdateCellResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateCell not implemented")
+}
+func (UnimplementedCellAdminServiceServer) CheckCell(context.Context, *CheckCellRequest) (*CheckCellResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CheckCell not implemented")
+}
+func (UnimplementedCellAdminServiceServer) PauseCell(context.Context, *PauseCellRequest) (*PauseCellResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseCell not implemented")
+}
+func (UnimplementedCellAdminServiceServer) ResumeCell(context.Context, *ResumeCellRequest) (*ResumeCellResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeCell not implemented")
 }
 func (UnimplementedCellAdminServiceServer) mustEmbedUnimplementedCellAdminServiceServer() {}
 func (UnimplementedCellAdminServiceServer) testEmbeddedByValue()                          {}
@@ -220,6 +294,78 @@ func _CellAdminService_GetGate_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CellAdminService_UpdateCell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateCellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellAdminServiceServer).UpdateCell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CellAdminService_UpdateCell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellAdminServiceServer).UpdateCell(ctx, req.(*UpdateCellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CellAdminService_CheckCell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CheckCellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellAdminServiceServer).CheckCell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CellAdminService_CheckCell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellAdminServiceServer).CheckCell(ctx, req.(*CheckCellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CellAdminService_PauseCell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseCellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellAdminServiceServer).PauseCell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CellAdminService_PauseCell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellAdminServiceServer).PauseCell(ctx, req.(*PauseCellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CellAdminService_ResumeCell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeCellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellAdminServiceServer).ResumeCell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CellAdminService_ResumeCell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellAdminServiceServer).ResumeCell(ctx, req.(*ResumeCellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CellAdminService_ServiceDesc is the grpc.ServiceDesc for CellAdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -242,6 +388,22 @@ var CellAdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetGate",
 			Handler:    _CellAdminService_GetGate_Handler,
+		},
+		{
+			MethodName: "UpdateCell",
+			Handler:    _CellAdminService_UpdateCell_Handler,
+		},
+		{
+			MethodName: "CheckCell",
+			Handler:    _CellAdminService_CheckCell_Handler,
+		},
+		{
+			MethodName: "PauseCell",
+			Handler:    _CellAdminService_PauseCell_Handler,
+		},
+		{
+			MethodName: "ResumeCell",
+			Handler:    _CellAdminService_ResumeCell_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -541,6 +541,243 @@ func (x *LookupMirrorRequestResponse) GetInStream() bool {
 	return false
 }
 
+// ShadowRequest names a campaign.
+type ShadowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId    string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShadowRequest) Reset() {
+	*x = ShadowRequest{}
+	mi := &file_cellquota_v1_cell_facts_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShadowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShadowRequest) ProtoMessage() {}
+
+func (x *ShadowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_facts_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShadowRequest.ProtoReflect.Descriptor instead.
+func (*ShadowRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_facts_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ShadowRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+// ShadowSku is what an admission of one SKU would meet.
+type ShadowSku struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SKU.
+	SkuId string `protobuf:"bytes,1,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// The mirror has a build that the shard knows.
+	MirrorReady bool `protobuf:"varint,2,opt,name=mirror_ready,json=mirrorReady,proto3" json:"mirror_ready,omitempty"`
+	// Its build.
+	Build *Build `protobuf:"bytes,3,opt,name=build,proto3" json:"build,omitempty"`
+	// The gate.
+	Gate GateState `protobuf:"varint,4,opt,name=gate,proto3,enum=cellquota.v1.GateState" json:"gate,omitempty"`
+	// Why, in words.
+	Cause         string `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShadowSku) Reset() {
+	*x = ShadowSku{}
+	mi := &file_cellquota_v1_cell_facts_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShadowSku) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShadowSku) ProtoMessage() {}
+
+func (x *ShadowSku) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_facts_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShadowSku.ProtoReflect.Descriptor instead.
+func (*ShadowSku) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_facts_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ShadowSku) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *ShadowSku) GetMirrorReady() bool {
+	if x != nil {
+		return x.MirrorReady
+	}
+	return false
+}
+
+func (x *ShadowSku) GetBuild() *Build {
+	if x != nil {
+		return x.Build
+	}
+	return nil
+}
+
+func (x *ShadowSku) GetGate() GateState {
+	if x != nil {
+		return x.Gate
+	}
+	return GateState_GATE_STATE_UNSPECIFIED
+}
+
+func (x *ShadowSku) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+// ShadowResponse is one process's word.
+type ShadowResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Process that answered.
+	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// Version of the rules in the shard; 0: none.
+	Version int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Version of the rules that this process serves; 0: none.
+	ServedVersion int64 `protobuf:"varint,3,opt,name=served_version,json=servedVersion,proto3" json:"served_version,omitempty"`
+	// Name of the admission library, with its version.
+	Library string `protobuf:"bytes,4,opt,name=library,proto3" json:"library,omitempty"`
+	// The Redis server has it.
+	LibraryLoaded bool `protobuf:"varint,5,opt,name=library_loaded,json=libraryLoaded,proto3" json:"library_loaded,omitempty"`
+	// Keys whose bytes the process has, "USE/KID".
+	Keys []string `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`
+	// Per SKU.
+	Skus []*ShadowSku `protobuf:"bytes,7,rep,name=skus,proto3" json:"skus,omitempty"`
+	// What is missing, in words; empty: it could serve the campaign.
+	Faults        []string `protobuf:"bytes,8,rep,name=faults,proto3" json:"faults,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShadowResponse) Reset() {
+	*x = ShadowResponse{}
+	mi := &file_cellquota_v1_cell_facts_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShadowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShadowResponse) ProtoMessage() {}
+
+func (x *ShadowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_facts_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShadowResponse.ProtoReflect.Descriptor instead.
+func (*ShadowResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_facts_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ShadowResponse) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
+}
+
+func (x *ShadowResponse) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ShadowResponse) GetServedVersion() int64 {
+	if x != nil {
+		return x.ServedVersion
+	}
+	return 0
+}
+
+func (x *ShadowResponse) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+func (x *ShadowResponse) GetLibraryLoaded() bool {
+	if x != nil {
+		return x.LibraryLoaded
+	}
+	return false
+}
+
+func (x *ShadowResponse) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *ShadowResponse) GetSkus() []*ShadowSku {
+	if x != nil {
+		return x.Skus
+	}
+	return nil
+}
+
+func (x *ShadowResponse) GetFaults() []string {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
 var File_cellquota_v1_cell_facts_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_cell_facts_proto_rawDesc = "" +
@@ -590,11 +827,31 @@ const file_cellquota_v1_cell_facts_proto_rawDesc = "" +
 	"\tin_stream\x18\x03 \x01(\bR\binStream\x1a9\n" +
 	"\vFieldsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x012\x94\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"0\n" +
+	"\rShadowRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\"\xb3\x01\n" +
+	"\tShadowSku\x12\x15\n" +
+	"\x06sku_id\x18\x01 \x01(\tR\x05skuId\x12!\n" +
+	"\fmirror_ready\x18\x02 \x01(\bR\vmirrorReady\x12)\n" +
+	"\x05build\x18\x03 \x01(\v2\x13.cellquota.v1.BuildR\x05build\x12+\n" +
+	"\x04gate\x18\x04 \x01(\x0e2\x17.cellquota.v1.GateStateR\x04gate\x12\x14\n" +
+	"\x05cause\x18\x05 \x01(\tR\x05cause\"\x8c\x02\n" +
+	"\x0eShadowResponse\x12\x1f\n" +
+	"\vinstance_id\x18\x01 \x01(\tR\n" +
+	"instanceId\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12%\n" +
+	"\x0eserved_version\x18\x03 \x01(\x03R\rservedVersion\x12\x18\n" +
+	"\alibrary\x18\x04 \x01(\tR\alibrary\x12%\n" +
+	"\x0elibrary_loaded\x18\x05 \x01(\bR\rlibraryLoaded\x12\x12\n" +
+	"\x04keys\x18\x06 \x03(\tR\x04keys\x12+\n" +
+	"\x04skus\x18\a \x03(\v2\x17.cellquota.v1.ShadowSkuR\x04skus\x12\x16\n" +
+	"\x06faults\x18\b \x03(\tR\x06faults2\xd9\x02\n" +
 	"\x10CellFactsService\x12F\n" +
 	"\aGetGate\x12\x1c.cellquota.v1.GetGateRequest\x1a\x1d.cellquota.v1.GetGateResponse\x12L\n" +
 	"\tGetMirror\x12\x1e.cellquota.v1.GetMirrorRequest\x1a\x1f.cellquota.v1.GetMirrorResponse\x12j\n" +
-	"\x13LookupMirrorRequest\x12(.cellquota.v1.LookupMirrorRequestRequest\x1a).cellquota.v1.LookupMirrorRequestResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
+	"\x13LookupMirrorRequest\x12(.cellquota.v1.LookupMirrorRequestRequest\x1a).cellquota.v1.LookupMirrorRequestResponse\x12C\n" +
+	"\x06Shadow\x12\x1b.cellquota.v1.ShadowRequest\x1a\x1c.cellquota.v1.ShadowResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
 	file_cellquota_v1_cell_facts_proto_rawDescOnce sync.Once
@@ -608,7 +865,7 @@ func file_cellquota_v1_cell_facts_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_cell_facts_proto_rawDescData
 }
 
-var file_cellquota_v1_cell_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_cellquota_v1_cell_facts_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_cellquota_v1_cell_facts_proto_goTypes = []any{
 	(*SkuGate)(nil),                     // 0: cellquota.v1.SkuGate
 	(*GetGateRequest)(nil),              // 1: cellquota.v1.GetGateRequest
@@ -617,27 +874,35 @@ var file_cellquota_v1_cell_facts_proto_goTypes = []any{
 	(*GetMirrorResponse)(nil),           // 4: cellquota.v1.GetMirrorResponse
 	(*LookupMirrorRequestRequest)(nil),  // 5: cellquota.v1.LookupMirrorRequestRequest
 	(*LookupMirrorRequestResponse)(nil), // 6: cellquota.v1.LookupMirrorRequestResponse
-	nil,                                 // 7: cellquota.v1.LookupMirrorRequestResponse.FieldsEntry
-	(GateState)(0),                      // 8: cellquota.v1.GateState
-	(*Build)(nil),                       // 9: cellquota.v1.Build
+	(*ShadowRequest)(nil),               // 7: cellquota.v1.ShadowRequest
+	(*ShadowSku)(nil),                   // 8: cellquota.v1.ShadowSku
+	(*ShadowResponse)(nil),              // 9: cellquota.v1.ShadowResponse
+	nil,                                 // 10: cellquota.v1.LookupMirrorRequestResponse.FieldsEntry
+	(GateState)(0),                      // 11: cellquota.v1.GateState
+	(*Build)(nil),                       // 12: cellquota.v1.Build
 }
 var file_cellquota_v1_cell_facts_proto_depIdxs = []int32{
-	8, // 0: cellquota.v1.SkuGate.state:type_name -> cellquota.v1.GateState
-	9, // 1: cellquota.v1.SkuGate.build:type_name -> cellquota.v1.Build
-	0, // 2: cellquota.v1.GetGateResponse.gates:type_name -> cellquota.v1.SkuGate
-	9, // 3: cellquota.v1.GetMirrorResponse.build:type_name -> cellquota.v1.Build
-	7, // 4: cellquota.v1.LookupMirrorRequestResponse.fields:type_name -> cellquota.v1.LookupMirrorRequestResponse.FieldsEntry
-	1, // 5: cellquota.v1.CellFactsService.GetGate:input_type -> cellquota.v1.GetGateRequest
-	3, // 6: cellquota.v1.CellFactsService.GetMirror:input_type -> cellquota.v1.GetMirrorRequest
-	5, // 7: cellquota.v1.CellFactsService.LookupMirrorRequest:input_type -> cellquota.v1.LookupMirrorRequestRequest
-	2, // 8: cellquota.v1.CellFactsService.GetGate:output_type -> cellquota.v1.GetGateResponse
-	4, // 9: cellquota.v1.CellFactsService.GetMirror:output_type -> cellquota.v1.GetMirrorResponse
-	6, // 10: cellquota.v1.CellFactsService.LookupMirrorRequest:output_type -> cellquota.v1.LookupMirrorRequestResponse
-	8, // [8:11] is the sub-list for method output_type
-	5, // [5:8] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	11, // 0: cellquota.v1.SkuGate.state:type_name -> cellquota.v1.GateState
+	12, // 1: cellquota.v1.SkuGate.build:type_name -> cellquota.v1.Build
+	0,  // 2: cellquota.v1.GetGateResponse.gates:type_name -> cellquota.v1.SkuGate
+	12, // 3: cellquota.v1.GetMirrorResponse.build:type_name -> cellquota.v1.Build
+	10, // 4: cellquota.v1.LookupMirrorRequestResponse.fields:type_name -> cellquota.v1.LookupMirrorRequestResponse.FieldsEntry
+	12, // 5: cellquota.v1.ShadowSku.build:type_name -> cellquota.v1.Build
+	11, // 6: cellquota.v1.ShadowSku.gate:type_name -> cellquota.v1.GateState
+	8,  // 7: cellquota.v1.ShadowResponse.skus:type_name -> cellquota.v1.ShadowSku
+	1,  // 8: cellquota.v1.CellFactsService.GetGate:input_type -> cellquota.v1.GetGateRequest
+	3,  // 9: cellquota.v1.CellFactsService.GetMirror:input_type -> cellquota.v1.GetMirrorRequest
+	5,  // 10: cellquota.v1.CellFactsService.LookupMirrorRequest:input_type -> cellquota.v1.LookupMirrorRequestRequest
+	7,  // 11: cellquota.v1.CellFactsService.Shadow:input_type -> cellquota.v1.ShadowRequest
+	2,  // 12: cellquota.v1.CellFactsService.GetGate:output_type -> cellquota.v1.GetGateResponse
+	4,  // 13: cellquota.v1.CellFactsService.GetMirror:output_type -> cellquota.v1.GetMirrorResponse
+	6,  // 14: cellquota.v1.CellFactsService.LookupMirrorRequest:output_type -> cellquota.v1.LookupMirrorRequestResponse
+	9,  // 15: cellquota.v1.CellFactsService.Shadow:output_type -> cellquota.v1.ShadowResponse
+	12, // [12:16] is the sub-list for method output_type
+	8,  // [8:12] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_cell_facts_proto_init() }
@@ -652,7 +917,7 @@ func file_cellquota_v1_cell_facts_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_cell_facts_proto_rawDesc), len(file_cellquota_v1_cell_facts_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	CellFactsService_GetGate_FullMethodName             = "/cellquota.v1.CellFactsService/GetGate"
 	CellFactsService_GetMirror_FullMethodName           = "/cellquota.v1.CellFactsService/GetMirror"
 	CellFactsService_LookupMirrorRequest_FullMethodName = "/cellquota.v1.CellFactsService/LookupMirrorRequest"
+	CellFactsService_Shadow_FullMethodName              = "/cellquota.v1.CellFactsService/Shadow"
 )
 
 // CellFactsServiceClient is the client API for CellFactsService service.
@@ -36,6 +37,9 @@ type CellFactsServiceClient interface {
 	GetMirror(ctx context.Context, in *GetMirrorRequest, opts ...grpc.CallOption) (*GetMirrorResponse, error)
 	// LookupMirrorRequest answers what the mirror holds of one request; for traces.
 	LookupMirrorRequest(ctx context.Context, in *LookupMirrorRequestRequest, opts ...grpc.CallOption) (*LookupMirrorRequestResponse, error)
+	// Shadow walks a request's way through this process and takes nothing: rules, keys, library, mirror
+	// and gate, as an admission would meet them.
+	Shadow(ctx context.Context, in *ShadowRequest, opts ...grpc.CallOption) (*ShadowResponse, error)
 }
 
 type cellFactsServiceClient struct {
@@ -76,6 +80,16 @@ func (c *cellFactsServiceClient) LookupMirrorRequest(ctx context.Context, in *Lo
 	return out, nil
 }
 
+func (c *cellFactsServiceClient) Shadow(ctx context.Context, in *ShadowRequest, opts ...grpc.CallOption) (*ShadowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ShadowResponse)
+	err := c.cc.Invoke(ctx, CellFactsService_Shadow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CellFactsServiceServer is the server API for CellFactsService service.
 // All implementations must embed UnimplementedCellFactsServiceServer
 // for forward compatibility.
@@ -88,6 +102,9 @@ type CellFactsServiceServer interface {
 	GetMirror(context.Context, *GetMirrorRequest) (*GetMirrorResponse, error)
 	// LookupMirrorRequest answers what the mirror holds of one request; for traces.
 	LookupMirrorRequest(context.Context, *LookupMirrorRequestRequest) (*LookupMirrorRequestResponse, error)
+	// Shadow walks a request's way through this process and takes nothing: rules, keys, library, mirror
+	// and gate, as an admission would meet them.
+	Shadow(context.Context, *ShadowRequest) (*ShadowResponse, error)
 	mustEmbedUnimplementedCellFactsServiceServer()
 }
 
@@ -106,6 +123,9 @@ func (UnimplementedCellFactsServiceServer) GetMirror(context.Context, *GetMirror
 }
 func (UnimplementedCellFactsServiceServer) LookupMirrorRequest(context.Context, *LookupMirrorRequestRequest) (*LookupMirrorRequestResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LookupMirrorRequest not implemented")
+}
+func (UnimplementedCellFactsServiceServer) Shadow(context.Context, *ShadowRequest) (*ShadowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Shadow not implemented")
 }
 func (UnimplementedCellFactsServiceServer) mustEmbedUnimplementedCellFactsServiceServer() {}
 func (UnimplementedCellFactsServiceServer) testEmbeddedByValue()                          {}
@@ -182,6 +202,24 @@ func _CellFactsService_LookupMirrorRequest_Handler(srv interface{}, ctx context.
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CellFactsService_Shadow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ShadowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellFactsServiceServer).Shadow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CellFactsService_Shadow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellFactsServiceServer).Shadow(ctx, req.(*ShadowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CellFactsService_ServiceDesc is the grpc.ServiceDesc for CellFactsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -200,6 +238,10 @@ var CellFactsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LookupMirrorRequest",
 			Handler:    _CellFactsService_LookupMirrorRequest_Handler,
+		},
+		{
+			MethodName: "Shadow",
+			Handler:    _CellFactsService_Shadow_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -398,7 +398,9 @@ type KeepAlive struct {
 	// Process holds the shard's reporter lock now.
 	Reporter bool `protobuf:"varint,2,opt,name=reporter,proto3" json:"reporter,omitempty"`
 	// Names of readiness faults, empty when ready.
-	Faults        []string `protobuf:"bytes,3,rep,name=faults,proto3" json:"faults,omitempty"`
+	Faults []string `protobuf:"bytes,3,rep,name=faults,proto3" json:"faults,omitempty"`
+	// Keys whose bytes the process has, "USE/KID"; at most 64.
+	Keys          []string `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +452,13 @@ func (x *KeepAlive) GetReporter() bool {
 func (x *KeepAlive) GetFaults() []string {
 	if x != nil {
 		return x.Faults
+	}
+	return nil
+}
+
+func (x *KeepAlive) GetKeys() []string {
+	if x != nil {
+		return x.Keys
 	}
 	return nil
 }
@@ -831,6 +840,7 @@ type LinkResponse struct {
 	//	*LinkResponse_KeepAliveAck
 	//	*LinkResponse_Directive
 	//	*LinkResponse_RaiseTerm
+	//	*LinkResponse_KeyStates
 	Kind          isLinkResponse_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -918,6 +928,15 @@ func (x *LinkResponse) GetRaiseTerm() *RaiseTerm {
 	return nil
 }
 
+func (x *LinkResponse) GetKeyStates() *KeyStates {
+	if x != nil {
+		if x, ok := x.Kind.(*LinkResponse_KeyStates); ok {
+			return x.KeyStates
+		}
+	}
+	return nil
+}
+
 type isLinkResponse_Kind interface {
 	isLinkResponse_Kind()
 }
@@ -947,6 +966,11 @@ type LinkResponse_RaiseTerm struct {
 	RaiseTerm *RaiseTerm `protobuf:"bytes,5,opt,name=raise_term,json=raiseTerm,proto3,oneof"`
 }
 
+type LinkResponse_KeyStates struct {
+	// States of the signing keys; the whole list.
+	KeyStates *KeyStates `protobuf:"bytes,6,opt,name=key_states,json=keyStates,proto3,oneof"`
+}
+
 func (*LinkResponse_Welcome) isLinkResponse_Kind() {}
 
 func (*LinkResponse_Refusal) isLinkResponse_Kind() {}
@@ -956,6 +980,8 @@ func (*LinkResponse_KeepAliveAck) isLinkResponse_Kind() {}
 func (*LinkResponse_Directive) isLinkResponse_Kind() {}
 
 func (*LinkResponse_RaiseTerm) isLinkResponse_Kind() {}
+
+func (*LinkResponse_KeyStates) isLinkResponse_Kind() {}
 
 // Welcome accepts a registration.
 type Welcome struct {
@@ -1204,6 +1230,52 @@ func (x *RaiseTerm) GetTerm() *Term {
 	return nil
 }
 
+// KeyStates are the signing keys that the control plane knows; the bytes are files.
+type KeyStates struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Keys by use and id; at most 64.
+	Keys          []*KeyInfo `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyStates) Reset() {
+	*x = KeyStates{}
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyStates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyStates) ProtoMessage() {}
+
+func (x *KeyStates) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyStates.ProtoReflect.Descriptor instead.
+func (*KeyStates) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *KeyStates) GetKeys() []*KeyInfo {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 // Directive is one thing to do, idempotent by its id.
 type Directive struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1220,6 +1292,7 @@ type Directive struct {
 	//	*Directive_Rules
 	//	*Directive_Adjustment
 	//	*Directive_BookNotice
+	//	*Directive_CellSwitch
 	Kind          isDirective_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1227,7 +1300,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[13]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1312,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[13]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1325,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Directive) GetDirectiveId() string {
@@ -1310,6 +1383,15 @@ func (x *Directive) GetBookNotice() *BookNotice {
 	return nil
 }
 
+func (x *Directive) GetCellSwitch() *CellSwitch {
+	if x != nil {
+		if x, ok := x.Kind.(*Directive_CellSwitch); ok {
+			return x.CellSwitch
+		}
+	}
+	return nil
+}
+
 type isDirective_Kind interface {
 	isDirective_Kind()
 }
@@ -1329,11 +1411,18 @@ type Directive_BookNotice struct {
 	BookNotice *BookNotice `protobuf:"bytes,6,opt,name=book_notice,json=bookNotice,proto3,oneof"`
 }
 
+type Directive_CellSwitch struct {
+	// Pause or resume the cell's sales.
+	CellSwitch *CellSwitch `protobuf:"bytes,7,opt,name=cell_switch,json=cellSwitch,proto3,oneof"`
+}
+
 func (*Directive_Rules) isDirective_Kind() {}
 
 func (*Directive_Adjustment) isDirective_Kind() {}
 
 func (*Directive_BookNotice) isDirective_Kind() {}
+
+func (*Directive_CellSwitch) isDirective_Kind() {}
 
 // CampaignRules is what a cell needs to sell for a campaign.
 type CampaignRules struct {
@@ -1352,13 +1441,16 @@ type CampaignRules struct {
 	FinalSkus []string `protobuf:"bytes,6,rep,name=final_skus,json=finalSkus,proto3" json:"final_skus,omitempty"`
 	// Unix milliseconds of the publish; 0 before it.
 	PublishedAtMs int64 `protobuf:"varint,7,opt,name=published_at_ms,json=publishedAtMs,proto3" json:"published_at_ms,omitempty"`
+	// Cancelled: nothing is admitted, unpaid orders are closed at once (those with an attempt under way
+	// after the channel was asked), paid ones are refunded.
+	Cancelled     bool `protobuf:"varint,8,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CampaignRules) Reset() {
 	*x = CampaignRules{}
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[14]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1370,7 +1462,7 @@ func (x *CampaignRules) String() string {
 func (*CampaignRules) ProtoMessage() {}
 
 func (x *CampaignRules) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[14]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1383,7 +1475,7 @@ func (x *CampaignRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CampaignRules.ProtoReflect.Descriptor instead.
 func (*CampaignRules) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CampaignRules) GetSpec() *CampaignSpec {
@@ -1435,6 +1527,77 @@ func (x *CampaignRules) GetPublishedAtMs() int64 {
 	return 0
 }
 
+func (x *CampaignRules) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
+// CellSwitch pauses or resumes a cell's sales. The shard keeps it, so a restart does not forget it.
+type CellSwitch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True: nothing is admitted.
+	Paused bool `protobuf:"varint,1,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Version of the cell's record; lower or equal ones are ignored.
+	Version int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CellSwitch) Reset() {
+	*x = CellSwitch{}
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CellSwitch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CellSwitch) ProtoMessage() {}
+
+func (x *CellSwitch) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CellSwitch.ProtoReflect.Descriptor instead.
+func (*CellSwitch) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CellSwitch) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *CellSwitch) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *CellSwitch) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // DomainBuckets are ranges of one traffic domain.
 type DomainBuckets struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1448,7 +1611,7 @@ type DomainBuckets struct {
 
 func (x *DomainBuckets) Reset() {
 	*x = DomainBuckets{}
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[15]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1460,7 +1623,7 @@ func (x *DomainBuckets) String() string {
 func (*DomainBuckets) ProtoMessage() {}
 
 func (x *DomainBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[15]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1473,7 +1636,7 @@ func (x *DomainBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DomainBuckets.ProtoReflect.Descriptor instead.
 func (*DomainBuckets) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DomainBuckets) GetDomain() string {
@@ -1515,7 +1678,7 @@ type AdjustmentOrder struct {
 
 func (x *AdjustmentOrder) Reset() {
 	*x = AdjustmentOrder{}
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[16]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1690,7 @@ func (x *AdjustmentOrder) String() string {
 func (*AdjustmentOrder) ProtoMessage() {}
 
 func (x *AdjustmentOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[16]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1703,7 @@ func (x *AdjustmentOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjustmentOrder.ProtoReflect.Descriptor instead.
 func (*AdjustmentOrder) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AdjustmentOrder) GetAdjustmentId() string {
@@ -1614,7 +1777,7 @@ type BookNotice struct {
 
 func (x *BookNotice) Reset() {
 	*x = BookNotice{}
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[17]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +1789,7 @@ func (x *BookNotice) String() string {
 func (*BookNotice) ProtoMessage() {}
 
 func (x *BookNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[17]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +1802,7 @@ func (x *BookNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BookNotice.ProtoReflect.Descriptor instead.
 func (*BookNotice) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BookNotice) GetCampaignId() string {
@@ -1667,7 +1830,7 @@ var File_cellquota_v1_cell_link_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccellquota/v1/cell_link.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x19cellquota/v1/common.proto\"\xf5\x02\n" +
+	"\x1ccellquota/v1/cell_link.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\"\xf5\x02\n" +
 	"\vLinkRequest\x12+\n" +
 	"\x05hello\x18\x01 \x01(\v2\x13.cellquota.v1.HelloH\x00R\x05hello\x128\n" +
 	"\n" +
@@ -1693,11 +1856,12 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\x0eshard_identity\x18\n" +
 	" \x01(\tR\rshardIdentity\x12\x1a\n" +
 	"\breporter\x18\v \x01(\bR\breporter\x120\n" +
-	"\x14fence_instance_group\x18\f \x01(\tR\x12fenceInstanceGroup\"[\n" +
+	"\x14fence_instance_group\x18\f \x01(\tR\x12fenceInstanceGroup\"o\n" +
 	"\tKeepAlive\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x1a\n" +
 	"\breporter\x18\x02 \x01(\bR\breporter\x12\x16\n" +
-	"\x06faults\x18\x03 \x03(\tR\x06faults\"`\n" +
+	"\x06faults\x18\x03 \x03(\tR\x06faults\x12\x12\n" +
+	"\x04keys\x18\x04 \x03(\tR\x04keys\"`\n" +
 	"\x06Report\x12#\n" +
 	"\rfence_version\x18\x01 \x01(\x03R\ffenceVersion\x121\n" +
 	"\x06usages\x18\x02 \x03(\v2\x19.cellquota.v1.UsageReportR\x06usages\"\xe9\x01\n" +
@@ -1725,14 +1889,16 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\x06stocks\x18\x02 \x03(\v2\x18.cellquota.v1.StockFactsR\x06stocks\x12#\n" +
 	"\rfence_version\x18\x03 \x01(\x03R\ffenceVersion\x129\n" +
 	"\vfence_state\x18\x04 \x01(\x0e2\x18.cellquota.v1.FenceStateR\n" +
-	"fenceState\"\xb3\x02\n" +
+	"fenceState\"\xed\x02\n" +
 	"\fLinkResponse\x121\n" +
 	"\awelcome\x18\x01 \x01(\v2\x15.cellquota.v1.WelcomeH\x00R\awelcome\x121\n" +
 	"\arefusal\x18\x02 \x01(\v2\x15.cellquota.v1.RefusalH\x00R\arefusal\x12B\n" +
 	"\x0ekeep_alive_ack\x18\x03 \x01(\v2\x1a.cellquota.v1.KeepAliveAckH\x00R\fkeepAliveAck\x127\n" +
 	"\tdirective\x18\x04 \x01(\v2\x17.cellquota.v1.DirectiveH\x00R\tdirective\x128\n" +
 	"\n" +
-	"raise_term\x18\x05 \x01(\v2\x17.cellquota.v1.RaiseTermH\x00R\traiseTermB\x06\n" +
+	"raise_term\x18\x05 \x01(\v2\x17.cellquota.v1.RaiseTermH\x00R\traiseTerm\x128\n" +
+	"\n" +
+	"key_states\x18\x06 \x01(\v2\x17.cellquota.v1.KeyStatesH\x00R\tkeyStatesB\x06\n" +
 	"\x04kind\"\xb0\x01\n" +
 	"\aWelcome\x12#\n" +
 	"\rfence_version\x18\x01 \x01(\x03R\ffenceVersion\x12&\n" +
@@ -1751,7 +1917,9 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\n" +
 	"cell_state\x18\x03 \x01(\x0e2\x17.cellquota.v1.CellStateR\tcellState\"3\n" +
 	"\tRaiseTerm\x12&\n" +
-	"\x04term\x18\x01 \x01(\v2\x12.cellquota.v1.TermR\x04term\"\xb6\x02\n" +
+	"\x04term\x18\x01 \x01(\v2\x12.cellquota.v1.TermR\x04term\"6\n" +
+	"\tKeyStates\x12)\n" +
+	"\x04keys\x18\x01 \x03(\v2\x15.cellquota.v1.KeyInfoR\x04keys\"\xf3\x02\n" +
 	"\tDirective\x12!\n" +
 	"\fdirective_id\x18\x01 \x01(\tR\vdirectiveId\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\x12#\n" +
@@ -1761,8 +1929,10 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"adjustment\x18\x05 \x01(\v2\x1d.cellquota.v1.AdjustmentOrderH\x00R\n" +
 	"adjustment\x12;\n" +
 	"\vbook_notice\x18\x06 \x01(\v2\x18.cellquota.v1.BookNoticeH\x00R\n" +
-	"bookNoticeB\x06\n" +
-	"\x04kind\"\xab\x02\n" +
+	"bookNotice\x12;\n" +
+	"\vcell_switch\x18\a \x01(\v2\x18.cellquota.v1.CellSwitchH\x00R\n" +
+	"cellSwitchB\x06\n" +
+	"\x04kind\"\xc9\x02\n" +
 	"\rCampaignRules\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x121\n" +
@@ -1772,7 +1942,13 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"pausedSkus\x12\x1d\n" +
 	"\n" +
 	"final_skus\x18\x06 \x03(\tR\tfinalSkus\x12&\n" +
-	"\x0fpublished_at_ms\x18\a \x01(\x03R\rpublishedAtMs\"Z\n" +
+	"\x0fpublished_at_ms\x18\a \x01(\x03R\rpublishedAtMs\x12\x1c\n" +
+	"\tcancelled\x18\b \x01(\bR\tcancelled\"V\n" +
+	"\n" +
+	"CellSwitch\x12\x16\n" +
+	"\x06paused\x18\x01 \x01(\bR\x06paused\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"Z\n" +
 	"\rDomainBuckets\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x121\n" +
 	"\x06ranges\x18\x02 \x03(\v2\x19.cellquota.v1.BucketRangeR\x06ranges\"\x88\x02\n" +
@@ -1816,7 +1992,7 @@ func file_cellquota_v1_cell_link_proto_rawDescGZIP() []byte {
 }
 
 var file_cellquota_v1_cell_link_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cellquota_v1_cell_link_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_cellquota_v1_cell_link_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_cellquota_v1_cell_link_proto_goTypes = []any{
 	(RefusalCode)(0),        // 0: cellquota.v1.RefusalCode
 	(*LinkRequest)(nil),     // 1: cellquota.v1.LinkRequest
@@ -1832,21 +2008,24 @@ var file_cellquota_v1_cell_link_proto_goTypes = []any{
 	(*Refusal)(nil),         // 11: cellquota.v1.Refusal
 	(*KeepAliveAck)(nil),    // 12: cellquota.v1.KeepAliveAck
 	(*RaiseTerm)(nil),       // 13: cellquota.v1.RaiseTerm
-	(*Directive)(nil),       // 14: cellquota.v1.Directive
-	(*CampaignRules)(nil),   // 15: cellquota.v1.CampaignRules
-	(*DomainBuckets)(nil),   // 16: cellquota.v1.DomainBuckets
-	(*AdjustmentOrder)(nil), // 17: cellquota.v1.AdjustmentOrder
-	(*BookNotice)(nil),      // 18: cellquota.v1.BookNotice
-	(FenceState)(0),         // 19: cellquota.v1.FenceState
-	(*Term)(nil),            // 20: cellquota.v1.Term
-	(*StockFacts)(nil),      // 21: cellquota.v1.StockFacts
-	(GateState)(0),          // 22: cellquota.v1.GateState
-	(AdjustmentOutcome)(0),  // 23: cellquota.v1.AdjustmentOutcome
-	(CellState)(0),          // 24: cellquota.v1.CellState
-	(*CampaignSpec)(nil),    // 25: cellquota.v1.CampaignSpec
-	(CampaignState)(0),      // 26: cellquota.v1.CampaignState
-	(*BucketRange)(nil),     // 27: cellquota.v1.BucketRange
-	(AdjustmentKind)(0),     // 28: cellquota.v1.AdjustmentKind
+	(*KeyStates)(nil),       // 14: cellquota.v1.KeyStates
+	(*Directive)(nil),       // 15: cellquota.v1.Directive
+	(*CampaignRules)(nil),   // 16: cellquota.v1.CampaignRules
+	(*CellSwitch)(nil),      // 17: cellquota.v1.CellSwitch
+	(*DomainBuckets)(nil),   // 18: cellquota.v1.DomainBuckets
+	(*AdjustmentOrder)(nil), // 19: cellquota.v1.AdjustmentOrder
+	(*BookNotice)(nil),      // 20: cellquota.v1.BookNotice
+	(FenceState)(0),         // 21: cellquota.v1.FenceState
+	(*Term)(nil),            // 22: cellquota.v1.Term
+	(*StockFacts)(nil),      // 23: cellquota.v1.StockFacts
+	(GateState)(0),          // 24: cellquota.v1.GateState
+	(AdjustmentOutcome)(0),  // 25: cellquota.v1.AdjustmentOutcome
+	(CellState)(0),          // 26: cellquota.v1.CellState
+	(*KeyInfo)(nil),         // 27: cellquota.v1.KeyInfo
+	(*CampaignSpec)(nil),    // 28: cellquota.v1.CampaignSpec
+	(CampaignState)(0),      // 29: cellquota.v1.CampaignState
+	(*BucketRange)(nil),     // 30: cellquota.v1.BucketRange
+	(AdjustmentKind)(0),     // 31: cellquota.v1.AdjustmentKind
 }
 var file_cellquota_v1_cell_link_proto_depIdxs = []int32{
 	2,  // 0: cellquota.v1.LinkRequest.hello:type_name -> cellquota.v1.Hello
@@ -1855,42 +2034,45 @@ var file_cellquota_v1_cell_link_proto_depIdxs = []int32{
 	6,  // 3: cellquota.v1.LinkRequest.directive_result:type_name -> cellquota.v1.DirectiveResult
 	7,  // 4: cellquota.v1.LinkRequest.campaign_ack:type_name -> cellquota.v1.CampaignAck
 	8,  // 5: cellquota.v1.LinkRequest.term_raised:type_name -> cellquota.v1.TermRaised
-	19, // 6: cellquota.v1.Hello.fence_state:type_name -> cellquota.v1.FenceState
-	20, // 7: cellquota.v1.Hello.term:type_name -> cellquota.v1.Term
+	21, // 6: cellquota.v1.Hello.fence_state:type_name -> cellquota.v1.FenceState
+	22, // 7: cellquota.v1.Hello.term:type_name -> cellquota.v1.Term
 	5,  // 8: cellquota.v1.Report.usages:type_name -> cellquota.v1.UsageReport
-	21, // 9: cellquota.v1.UsageReport.stock:type_name -> cellquota.v1.StockFacts
-	22, // 10: cellquota.v1.UsageReport.gate:type_name -> cellquota.v1.GateState
-	23, // 11: cellquota.v1.DirectiveResult.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	21, // 12: cellquota.v1.DirectiveResult.stock:type_name -> cellquota.v1.StockFacts
-	20, // 13: cellquota.v1.TermRaised.term:type_name -> cellquota.v1.Term
-	21, // 14: cellquota.v1.TermRaised.stocks:type_name -> cellquota.v1.StockFacts
-	19, // 15: cellquota.v1.TermRaised.fence_state:type_name -> cellquota.v1.FenceState
+	23, // 9: cellquota.v1.UsageReport.stock:type_name -> cellquota.v1.StockFacts
+	24, // 10: cellquota.v1.UsageReport.gate:type_name -> cellquota.v1.GateState
+	25, // 11: cellquota.v1.DirectiveResult.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	23, // 12: cellquota.v1.DirectiveResult.stock:type_name -> cellquota.v1.StockFacts
+	22, // 13: cellquota.v1.TermRaised.term:type_name -> cellquota.v1.Term
+	23, // 14: cellquota.v1.TermRaised.stocks:type_name -> cellquota.v1.StockFacts
+	21, // 15: cellquota.v1.TermRaised.fence_state:type_name -> cellquota.v1.FenceState
 	10, // 16: cellquota.v1.LinkResponse.welcome:type_name -> cellquota.v1.Welcome
 	11, // 17: cellquota.v1.LinkResponse.refusal:type_name -> cellquota.v1.Refusal
 	12, // 18: cellquota.v1.LinkResponse.keep_alive_ack:type_name -> cellquota.v1.KeepAliveAck
-	14, // 19: cellquota.v1.LinkResponse.directive:type_name -> cellquota.v1.Directive
+	15, // 19: cellquota.v1.LinkResponse.directive:type_name -> cellquota.v1.Directive
 	13, // 20: cellquota.v1.LinkResponse.raise_term:type_name -> cellquota.v1.RaiseTerm
-	20, // 21: cellquota.v1.Welcome.term:type_name -> cellquota.v1.Term
-	24, // 22: cellquota.v1.Welcome.cell_state:type_name -> cellquota.v1.CellState
-	0,  // 23: cellquota.v1.Refusal.code:type_name -> cellquota.v1.RefusalCode
-	24, // 24: cellquota.v1.KeepAliveAck.cell_state:type_name -> cellquota.v1.CellState
-	20, // 25: cellquota.v1.RaiseTerm.term:type_name -> cellquota.v1.Term
-	20, // 26: cellquota.v1.Directive.term:type_name -> cellquota.v1.Term
-	15, // 27: cellquota.v1.Directive.rules:type_name -> cellquota.v1.CampaignRules
-	17, // 28: cellquota.v1.Directive.adjustment:type_name -> cellquota.v1.AdjustmentOrder
-	18, // 29: cellquota.v1.Directive.book_notice:type_name -> cellquota.v1.BookNotice
-	25, // 30: cellquota.v1.CampaignRules.spec:type_name -> cellquota.v1.CampaignSpec
-	26, // 31: cellquota.v1.CampaignRules.state:type_name -> cellquota.v1.CampaignState
-	16, // 32: cellquota.v1.CampaignRules.buckets:type_name -> cellquota.v1.DomainBuckets
-	27, // 33: cellquota.v1.DomainBuckets.ranges:type_name -> cellquota.v1.BucketRange
-	28, // 34: cellquota.v1.AdjustmentOrder.kind:type_name -> cellquota.v1.AdjustmentKind
-	1,  // 35: cellquota.v1.CellLinkService.Link:input_type -> cellquota.v1.LinkRequest
-	9,  // 36: cellquota.v1.CellLinkService.Link:output_type -> cellquota.v1.LinkResponse
-	36, // [36:37] is the sub-list for method output_type
-	35, // [35:36] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	14, // 21: cellquota.v1.LinkResponse.key_states:type_name -> cellquota.v1.KeyStates
+	22, // 22: cellquota.v1.Welcome.term:type_name -> cellquota.v1.Term
+	26, // 23: cellquota.v1.Welcome.cell_state:type_name -> cellquota.v1.CellState
+	0,  // 24: cellquota.v1.Refusal.code:type_name -> cellquota.v1.RefusalCode
+	26, // 25: cellquota.v1.KeepAliveAck.cell_state:type_name -> cellquota.v1.CellState
+	22, // 26: cellquota.v1.RaiseTerm.term:type_name -> cellquota.v1.Term
+	27, // 27: cellquota.v1.KeyStates.keys:type_name -> cellquota.v1.KeyInfo
+	22, // 28: cellquota.v1.Directive.term:type_name -> cellquota.v1.Term
+	16, // 29: cellquota.v1.Directive.rules:type_name -> cellquota.v1.CampaignRules
+	19, // 30: cellquota.v1.Directive.adjustment:type_name -> cellquota.v1.AdjustmentOrder
+	20, // 31: cellquota.v1.Directive.book_notice:type_name -> cellquota.v1.BookNotice
+	17, // 32: cellquota.v1.Directive.cell_switch:type_name -> cellquota.v1.CellSwitch
+	28, // 33: cellquota.v1.CampaignRules.spec:type_name -> cellquota.v1.CampaignSpec
+	29, // 34: cellquota.v1.CampaignRules.state:type_name -> cellquota.v1.CampaignState
+	18, // 35: cellquota.v1.CampaignRules.buckets:type_name -> cellquota.v1.DomainBuckets
+	30, // 36: cellquota.v1.DomainBuckets.ranges:type_name -> cellquota.v1.BucketRange
+	31, // 37: cellquota.v1.AdjustmentOrder.kind:type_name -> cellquota.v1.AdjustmentKind
+	1,  // 38: cellquota.v1.CellLinkService.Link:input_type -> cellquota.v1.LinkRequest
+	9,  // 39: cellquota.v1.CellLinkService.Link:output_type -> cellquota.v1.LinkResponse
+	39, // [39:40] is the sub-list for method output_type
+	38, // [38:39] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_cell_link_proto_init() }
@@ -1900,6 +2082,7 @@ func file_cellquota_v1_cell_link_proto_init() {
 	}
 	file_cellquota_v1_campaign_spec_proto_init()
 	file_cellquota_v1_common_proto_init()
+	file_cellquota_v1_key_proto_init()
 	file_cellquota_v1_cell_link_proto_msgTypes[0].OneofWrappers = []any{
 		(*LinkRequest_Hello)(nil),
 		(*LinkRequest_KeepAlive)(nil),
@@ -1914,11 +2097,13 @@ func file_cellquota_v1_cell_link_proto_init() {
 		(*LinkResponse_KeepAliveAck)(nil),
 		(*LinkResponse_Directive)(nil),
 		(*LinkResponse_RaiseTerm)(nil),
+		(*LinkResponse_KeyStates)(nil),
 	}
-	file_cellquota_v1_cell_link_proto_msgTypes[13].OneofWrappers = []any{
+	file_cellquota_v1_cell_link_proto_msgTypes[14].OneofWrappers = []any{
 		(*Directive_Rules)(nil),
 		(*Directive_Adjustment)(nil),
 		(*Directive_BookNotice)(nil),
+		(*Directive_CellSwitch)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1926,7 +2111,7 @@ func file_cellquota_v1_cell_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_cell_link_proto_rawDesc), len(file_cellquota_v1_cell_link_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

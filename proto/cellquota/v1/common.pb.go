@@ -913,6 +913,67 @@ func (OperationState) EnumDescriptor() ([]byte, []int) {
 	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{12}
 }
 
+// ApprovalState of an operation that needs a second person.
+type ApprovalState int32
+
+const (
+	// Never valid.
+	ApprovalState_APPROVAL_STATE_UNSPECIFIED ApprovalState = 0
+	// Waits for a second person.
+	ApprovalState_APPROVAL_STATE_PENDING ApprovalState = 1
+	// A second person agreed; the operation goes on.
+	ApprovalState_APPROVAL_STATE_APPROVED ApprovalState = 2
+	// A second person refused; the operation is aborted.
+	ApprovalState_APPROVAL_STATE_REJECTED ApprovalState = 3
+	// Nobody decided in time; the operation is aborted.
+	ApprovalState_APPROVAL_STATE_EXPIRED ApprovalState = 4
+)
+
+// Enum value maps for ApprovalState.
+var (
+	ApprovalState_name = map[int32]string{
+		0: "APPROVAL_STATE_UNSPECIFIED",
+		1: "APPROVAL_STATE_PENDING",
+		2: "APPROVAL_STATE_APPROVED",
+		3: "APPROVAL_STATE_REJECTED",
+		4: "APPROVAL_STATE_EXPIRED",
+	}
+	ApprovalState_value = map[string]int32{
+		"APPROVAL_STATE_UNSPECIFIED": 0,
+		"APPROVAL_STATE_PENDING":     1,
+		"APPROVAL_STATE_APPROVED":    2,
+		"APPROVAL_STATE_REJECTED":    3,
+		"APPROVAL_STATE_EXPIRED":     4,
+	}
+)
+
+func (x ApprovalState) Enum() *ApprovalState {
+	p := new(ApprovalState)
+	*p = x
+	return p
+}
+
+func (x ApprovalState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalState) Descriptor() protoreflect.EnumDescriptor {
+	return file_cellquota_v1_common_proto_enumTypes[13].Descriptor()
+}
+
+func (ApprovalState) Type() protoreflect.EnumType {
+	return &file_cellquota_v1_common_proto_enumTypes[13]
+}
+
+func (x ApprovalState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalState.Descriptor instead.
+func (ApprovalState) EnumDescriptor() ([]byte, []int) {
+	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{13}
+}
+
 // BucketState of a range of buckets in a shard.
 type BucketState int32
 
@@ -954,11 +1015,11 @@ func (x BucketState) String() string {
 }
 
 func (BucketState) Descriptor() protoreflect.EnumDescriptor {
-	return file_cellquota_v1_common_proto_enumTypes[13].Descriptor()
+	return file_cellquota_v1_common_proto_enumTypes[14].Descriptor()
 }
 
 func (BucketState) Type() protoreflect.EnumType {
-	return &file_cellquota_v1_common_proto_enumTypes[13]
+	return &file_cellquota_v1_common_proto_enumTypes[14]
 }
 
 func (x BucketState) Number() protoreflect.EnumNumber {
@@ -967,7 +1028,7 @@ func (x BucketState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use BucketState.Descriptor instead.
 func (BucketState) EnumDescriptor() ([]byte, []int) {
-	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{14}
 }
 
 // FenceState is the state column of a shard's fence row.
@@ -1011,11 +1072,11 @@ func (x FenceState) String() string {
 }
 
 func (FenceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_cellquota_v1_common_proto_enumTypes[14].Descriptor()
+	return file_cellquota_v1_common_proto_enumTypes[15].Descriptor()
 }
 
 func (FenceState) Type() protoreflect.EnumType {
-	return &file_cellquota_v1_common_proto_enumTypes[14]
+	return &file_cellquota_v1_common_proto_enumTypes[15]
 }
 
 func (x FenceState) Number() protoreflect.EnumNumber {
@@ -1024,7 +1085,7 @@ func (x FenceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FenceState.Descriptor instead.
 func (FenceState) EnumDescriptor() ([]byte, []int) {
-	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{15}
 }
 
 // Verdict of one check of an invariant.
@@ -1072,11 +1133,11 @@ func (x Verdict) String() string {
 }
 
 func (Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_cellquota_v1_common_proto_enumTypes[15].Descriptor()
+	return file_cellquota_v1_common_proto_enumTypes[16].Descriptor()
 }
 
 func (Verdict) Type() protoreflect.EnumType {
-	return &file_cellquota_v1_common_proto_enumTypes[15]
+	return &file_cellquota_v1_common_proto_enumTypes[16]
 }
 
 func (x Verdict) Number() protoreflect.EnumNumber {
@@ -1085,7 +1146,7 @@ func (x Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Verdict.Descriptor instead.
 func (Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{16}
 }
 
 // UndersellCause says where an unsold unit is.
@@ -1141,11 +1202,11 @@ func (x UndersellCause) String() string {
 }
 
 func (UndersellCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_cellquota_v1_common_proto_enumTypes[16].Descriptor()
+	return file_cellquota_v1_common_proto_enumTypes[17].Descriptor()
 }
 
 func (UndersellCause) Type() protoreflect.EnumType {
-	return &file_cellquota_v1_common_proto_enumTypes[16]
+	return &file_cellquota_v1_common_proto_enumTypes[17]
 }
 
 func (x UndersellCause) Number() protoreflect.EnumNumber {
@@ -1154,7 +1215,7 @@ func (x UndersellCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UndersellCause.Descriptor instead.
 func (UndersellCause) EnumDescriptor() ([]byte, []int) {
-	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_v1_common_proto_rawDescGZIP(), []int{17}
 }
 
 // Build names one life of a cell's mirror. It orders by fence version, then count.
@@ -1660,7 +1721,13 @@ const file_cellquota_v1_common_proto_rawDesc = "" +
 	"\x17OPERATION_STATE_RUNNING\x10\x02\x12\x18\n" +
 	"\x14OPERATION_STATE_DONE\x10\x03\x12\x1a\n" +
 	"\x16OPERATION_STATE_FAILED\x10\x04\x12\x1b\n" +
-	"\x17OPERATION_STATE_ABORTED\x10\x05*w\n" +
+	"\x17OPERATION_STATE_ABORTED\x10\x05*\xa1\x01\n" +
+	"\rApprovalState\x12\x1e\n" +
+	"\x1aAPPROVAL_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16APPROVAL_STATE_PENDING\x10\x01\x12\x1b\n" +
+	"\x17APPROVAL_STATE_APPROVED\x10\x02\x12\x1b\n" +
+	"\x17APPROVAL_STATE_REJECTED\x10\x03\x12\x1a\n" +
+	"\x16APPROVAL_STATE_EXPIRED\x10\x04*w\n" +
 	"\vBucketState\x12\x1c\n" +
 	"\x18BUCKET_STATE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11BUCKET_STATE_OPEN\x10\x01\x12\x17\n" +
@@ -1700,7 +1767,7 @@ func file_cellquota_v1_common_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_common_proto_rawDescData
 }
 
-var file_cellquota_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 17)
+var file_cellquota_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 18)
 var file_cellquota_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_cellquota_v1_common_proto_goTypes = []any{
 	(CellState)(0),         // 0: cellquota.v1.CellState
@@ -1716,15 +1783,16 @@ var file_cellquota_v1_common_proto_goTypes = []any{
 	(JournalState)(0),      // 10: cellquota.v1.JournalState
 	(Evidence)(0),          // 11: cellquota.v1.Evidence
 	(OperationState)(0),    // 12: cellquota.v1.OperationState
-	(BucketState)(0),       // 13: cellquota.v1.BucketState
-	(FenceState)(0),        // 14: cellquota.v1.FenceState
-	(Verdict)(0),           // 15: cellquota.v1.Verdict
-	(UndersellCause)(0),    // 16: cellquota.v1.UndersellCause
-	(*Build)(nil),          // 17: cellquota.v1.Build
-	(*Term)(nil),           // 18: cellquota.v1.Term
-	(*BucketRange)(nil),    // 19: cellquota.v1.BucketRange
-	(*Money)(nil),          // 20: cellquota.v1.Money
-	(*StockFacts)(nil),     // 21: cellquota.v1.StockFacts
+	(ApprovalState)(0),     // 13: cellquota.v1.ApprovalState
+	(BucketState)(0),       // 14: cellquota.v1.BucketState
+	(FenceState)(0),        // 15: cellquota.v1.FenceState
+	(Verdict)(0),           // 16: cellquota.v1.Verdict
+	(UndersellCause)(0),    // 17: cellquota.v1.UndersellCause
+	(*Build)(nil),          // 18: cellquota.v1.Build
+	(*Term)(nil),           // 19: cellquota.v1.Term
+	(*BucketRange)(nil),    // 20: cellquota.v1.BucketRange
+	(*Money)(nil),          // 21: cellquota.v1.Money
+	(*StockFacts)(nil),     // 22: cellquota.v1.StockFacts
 }
 var file_cellquota_v1_common_proto_depIdxs = []int32{
 	0, // [0:0] is the sub-list for method output_type
@@ -1744,7 +1812,7 @@ func file_cellquota_v1_common_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_common_proto_rawDesc), len(file_cellquota_v1_common_proto_rawDesc)),
-			NumEnums:      17,
+			NumEnums:      18,
 			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -27,7 +27,8 @@ type Operation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Caller's id.
 	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	// "fence-cell", "reclaim-cell", "restore-cell", "publish-campaign".
+	// "fence-cell", "reclaim-cell", "restore-cell", "publish-campaign", "cancel-campaign",
+	// "set-sale-limit", "transfer-units", "rebalance".
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// What it is about: a cell or campaign id.
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
@@ -46,7 +47,9 @@ type Operation struct {
 	// Who asked.
 	Actor string `protobuf:"bytes,10,opt,name=actor,proto3" json:"actor,omitempty"`
 	// Why.
-	Reason        string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	// State of the second person's word; unspecified: none is needed.
+	Approval      ApprovalState `protobuf:"varint,12,opt,name=approval,proto3,enum=cellquota.v1.ApprovalState" json:"approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,6 +161,13 @@ func (x *Operation) GetReason() string {
 	return ""
 }
 
+func (x *Operation) GetApproval() ApprovalState {
+	if x != nil {
+		return x.Approval
+	}
+	return ApprovalState_APPROVAL_STATE_UNSPECIFIED
+}
+
 // OperationStep is one finished step.
 type OperationStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -228,7 +238,11 @@ type OperationServiceListRequest struct {
 	// 1 to 1,000; 0: 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Of the previous page.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only those that have not ended.
+	OpenOnly bool `protobuf:"varint,3,opt,name=open_only,json=openOnly,proto3" json:"open_only,omitempty"`
+	// Only those about this cell, campaign or book ("CAMPAIGN/SKU"); empty: all.
+	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -273,6 +287,20 @@ func (x *OperationServiceListRequest) GetPageSize() int32 {
 func (x *OperationServiceListRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *OperationServiceListRequest) GetOpenOnly() bool {
+	if x != nil {
+		return x.OpenOnly
+	}
+	return false
+}
+
+func (x *OperationServiceListRequest) GetSubject() string {
+	if x != nil {
+		return x.Subject
 	}
 	return ""
 }
@@ -621,7 +649,7 @@ var File_cellquota_v1_operation_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_operation_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccellquota/v1/operation.proto\x12\fcellquota.v1\x1a\x19cellquota/v1/common.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x03\n" +
+	"\x1ccellquota/v1/operation.proto\x12\fcellquota.v1\x1a\x19cellquota/v1/common.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc8\x03\n" +
 	"\tOperation\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x18\n" +
@@ -635,15 +663,18 @@ const file_cellquota_v1_operation_proto_rawDesc = "" +
 	"\x05steps\x18\t \x03(\v2\x1b.cellquota.v1.OperationStepR\x05steps\x12\x14\n" +
 	"\x05actor\x18\n" +
 	" \x01(\tR\x05actor\x12\x16\n" +
-	"\x06reason\x18\v \x01(\tR\x06reason\"g\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x127\n" +
+	"\bapproval\x18\f \x01(\x0e2\x1b.cellquota.v1.ApprovalStateR\bapproval\"g\n" +
 	"\rOperationStep\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\"Y\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"\x90\x01\n" +
 	"\x1bOperationServiceListRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"\x7f\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1b\n" +
+	"\topen_only\x18\x03 \x01(\bR\bopenOnly\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\"\x7f\n" +
 	"\x1cOperationServiceListResponse\x127\n" +
 	"\n" +
 	"operations\x18\x01 \x03(\v2\x17.cellquota.v1.OperationR\n" +
@@ -694,30 +725,32 @@ var file_cellquota_v1_operation_proto_goTypes = []any{
 	(*OperationServiceAbortResponse)(nil), // 9: cellquota.v1.OperationServiceAbortResponse
 	(OperationState)(0),                   // 10: cellquota.v1.OperationState
 	(*timestamppb.Timestamp)(nil),         // 11: google.protobuf.Timestamp
+	(ApprovalState)(0),                    // 12: cellquota.v1.ApprovalState
 }
 var file_cellquota_v1_operation_proto_depIdxs = []int32{
 	10, // 0: cellquota.v1.Operation.state:type_name -> cellquota.v1.OperationState
 	11, // 1: cellquota.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
 	11, // 2: cellquota.v1.Operation.ended_at:type_name -> google.protobuf.Timestamp
 	1,  // 3: cellquota.v1.Operation.steps:type_name -> cellquota.v1.OperationStep
-	11, // 4: cellquota.v1.OperationStep.at:type_name -> google.protobuf.Timestamp
-	0,  // 5: cellquota.v1.OperationServiceListResponse.operations:type_name -> cellquota.v1.Operation
-	0,  // 6: cellquota.v1.OperationServiceGetResponse.operation:type_name -> cellquota.v1.Operation
-	0,  // 7: cellquota.v1.OperationServiceWaitResponse.operation:type_name -> cellquota.v1.Operation
-	0,  // 8: cellquota.v1.OperationServiceAbortResponse.operation:type_name -> cellquota.v1.Operation
-	2,  // 9: cellquota.v1.OperationService.List:input_type -> cellquota.v1.OperationServiceListRequest
-	4,  // 10: cellquota.v1.OperationService.Get:input_type -> cellquota.v1.OperationServiceGetRequest
-	6,  // 11: cellquota.v1.OperationService.Wait:input_type -> cellquota.v1.OperationServiceWaitRequest
-	8,  // 12: cellquota.v1.OperationService.Abort:input_type -> cellquota.v1.OperationServiceAbortRequest
-	3,  // 13: cellquota.v1.OperationService.List:output_type -> cellquota.v1.OperationServiceListResponse
-	5,  // 14: cellquota.v1.OperationService.Get:output_type -> cellquota.v1.OperationServiceGetResponse
-	7,  // 15: cellquota.v1.OperationService.Wait:output_type -> cellquota.v1.OperationServiceWaitResponse
-	9,  // 16: cellquota.v1.OperationService.Abort:output_type -> cellquota.v1.OperationServiceAbortResponse
-	13, // [13:17] is the sub-list for method output_type
-	9,  // [9:13] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	12, // 4: cellquota.v1.Operation.approval:type_name -> cellquota.v1.ApprovalState
+	11, // 5: cellquota.v1.OperationStep.at:type_name -> google.protobuf.Timestamp
+	0,  // 6: cellquota.v1.OperationServiceListResponse.operations:type_name -> cellquota.v1.Operation
+	0,  // 7: cellquota.v1.OperationServiceGetResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 8: cellquota.v1.OperationServiceWaitResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 9: cellquota.v1.OperationServiceAbortResponse.operation:type_name -> cellquota.v1.Operation
+	2,  // 10: cellquota.v1.OperationService.List:input_type -> cellquota.v1.OperationServiceListRequest
+	4,  // 11: cellquota.v1.OperationService.Get:input_type -> cellquota.v1.OperationServiceGetRequest
+	6,  // 12: cellquota.v1.OperationService.Wait:input_type -> cellquota.v1.OperationServiceWaitRequest
+	8,  // 13: cellquota.v1.OperationService.Abort:input_type -> cellquota.v1.OperationServiceAbortRequest
+	3,  // 14: cellquota.v1.OperationService.List:output_type -> cellquota.v1.OperationServiceListResponse
+	5,  // 15: cellquota.v1.OperationService.Get:output_type -> cellquota.v1.OperationServiceGetResponse
+	7,  // 16: cellquota.v1.OperationService.Wait:output_type -> cellquota.v1.OperationServiceWaitResponse
+	9,  // 17: cellquota.v1.OperationService.Abort:output_type -> cellquota.v1.OperationServiceAbortResponse
+	14, // [14:18] is the sub-list for method output_type
+	10, // [10:14] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_operation_proto_init() }

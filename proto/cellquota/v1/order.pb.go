@@ -849,6 +849,161 @@ func (x *ApplyPaymentCallbackResponse) GetPaymentState() PaymentState {
 	return PaymentState_PAYMENT_STATE_UNSPECIFIED
 }
 
+// RefundOrderRequest names an order.
+type RefundOrderRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Order.
+	OrderId string `protobuf:"bytes,1,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
+	// Minted by the caller before its first try; required.
+	RefundId string `protobuf:"bytes,2,opt,name=refund_id,json=refundId,proto3" json:"refund_id,omitempty"`
+	// Who asks.
+	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Why; required.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Check only.
+	ValidateOnly  bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefundOrderRequest) Reset() {
+	*x = RefundOrderRequest{}
+	mi := &file_cellquota_v1_order_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundOrderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundOrderRequest) ProtoMessage() {}
+
+func (x *RefundOrderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_order_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundOrderRequest.ProtoReflect.Descriptor instead.
+func (*RefundOrderRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_order_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RefundOrderRequest) GetOrderId() string {
+	if x != nil {
+		return x.OrderId
+	}
+	return ""
+}
+
+func (x *RefundOrderRequest) GetRefundId() string {
+	if x != nil {
+		return x.RefundId
+	}
+	return ""
+}
+
+func (x *RefundOrderRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *RefundOrderRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RefundOrderRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+// RefundOrderResponse holds the order.
+type RefundOrderResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The order; it stays PAID, its payment is REFUND_PENDING, then REFUNDED.
+	Order *OrderView `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
+	// The refund's id.
+	RefundId string `protobuf:"bytes,2,opt,name=refund_id,json=refundId,proto3" json:"refund_id,omitempty"`
+	// The payment that is refunded.
+	PaymentId string `protobuf:"bytes,3,opt,name=payment_id,json=paymentId,proto3" json:"payment_id,omitempty"`
+	// Its state.
+	PaymentState  PaymentState `protobuf:"varint,4,opt,name=payment_state,json=paymentState,proto3,enum=cellquota.v1.PaymentState" json:"payment_state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefundOrderResponse) Reset() {
+	*x = RefundOrderResponse{}
+	mi := &file_cellquota_v1_order_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundOrderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundOrderResponse) ProtoMessage() {}
+
+func (x *RefundOrderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_order_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundOrderResponse.ProtoReflect.Descriptor instead.
+func (*RefundOrderResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_order_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RefundOrderResponse) GetOrder() *OrderView {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *RefundOrderResponse) GetRefundId() string {
+	if x != nil {
+		return x.RefundId
+	}
+	return ""
+}
+
+func (x *RefundOrderResponse) GetPaymentId() string {
+	if x != nil {
+		return x.PaymentId
+	}
+	return ""
+}
+
+func (x *RefundOrderResponse) GetPaymentState() PaymentState {
+	if x != nil {
+		return x.PaymentState
+	}
+	return PaymentState_PAYMENT_STATE_UNSPECIFIED
+}
+
 var File_cellquota_v1_order_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_order_proto_rawDesc = "" +
@@ -913,20 +1068,33 @@ const file_cellquota_v1_order_proto_rawDesc = "" +
 	"\border_id\x18\x01 \x01(\tR\aorderId\x129\n" +
 	"\vorder_state\x18\x02 \x01(\x0e2\x18.cellquota.v1.OrderStateR\n" +
 	"orderState\x12?\n" +
-	"\rpayment_state\x18\x03 \x01(\x0e2\x1a.cellquota.v1.PaymentStateR\fpaymentState*\xa7\x01\n" +
+	"\rpayment_state\x18\x03 \x01(\x0e2\x1a.cellquota.v1.PaymentStateR\fpaymentState\"\x9f\x01\n" +
+	"\x12RefundOrderRequest\x12\x19\n" +
+	"\border_id\x18\x01 \x01(\tR\aorderId\x12\x1b\n" +
+	"\trefund_id\x18\x02 \x01(\tR\brefundId\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"\xc1\x01\n" +
+	"\x13RefundOrderResponse\x12-\n" +
+	"\x05order\x18\x01 \x01(\v2\x17.cellquota.v1.OrderViewR\x05order\x12\x1b\n" +
+	"\trefund_id\x18\x02 \x01(\tR\brefundId\x12\x1d\n" +
+	"\n" +
+	"payment_id\x18\x03 \x01(\tR\tpaymentId\x12?\n" +
+	"\rpayment_state\x18\x04 \x01(\x0e2\x1a.cellquota.v1.PaymentStateR\fpaymentState*\xa7\x01\n" +
 	"\x0eCallbackStatus\x12\x1f\n" +
 	"\x1bCALLBACK_STATUS_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALLBACK_STATUS_SUCCEEDED\x10\x01\x12\x1a\n" +
 	"\x16CALLBACK_STATUS_FAILED\x10\x02\x12\x1b\n" +
 	"\x17CALLBACK_STATUS_PENDING\x10\x03\x12\x1c\n" +
-	"\x18CALLBACK_STATUS_REFUNDED\x10\x042\xc4\x03\n" +
+	"\x18CALLBACK_STATUS_REFUNDED\x10\x042\x98\x04\n" +
 	"\fOrderService\x12I\n" +
 	"\bGetOrder\x12\x1d.cellquota.v1.GetOrderRequest\x1a\x1e.cellquota.v1.GetOrderResponse\x12O\n" +
 	"\n" +
 	"ListOrders\x12\x1f.cellquota.v1.ListOrdersRequest\x1a .cellquota.v1.ListOrdersResponse\x12R\n" +
 	"\vCancelOrder\x12 .cellquota.v1.CancelOrderRequest\x1a!.cellquota.v1.CancelOrderResponse\x12U\n" +
 	"\fStartPayment\x12!.cellquota.v1.StartPaymentRequest\x1a\".cellquota.v1.StartPaymentResponse\x12m\n" +
-	"\x14ApplyPaymentCallback\x12).cellquota.v1.ApplyPaymentCallbackRequest\x1a*.cellquota.v1.ApplyPaymentCallbackResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
+	"\x14ApplyPaymentCallback\x12).cellquota.v1.ApplyPaymentCallbackRequest\x1a*.cellquota.v1.ApplyPaymentCallbackResponse\x12R\n" +
+	"\vRefundOrder\x12 .cellquota.v1.RefundOrderRequest\x1a!.cellquota.v1.RefundOrderResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
 	file_cellquota_v1_order_proto_rawDescOnce sync.Once
@@ -941,7 +1109,7 @@ func file_cellquota_v1_order_proto_rawDescGZIP() []byte {
 }
 
 var file_cellquota_v1_order_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cellquota_v1_order_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_cellquota_v1_order_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_cellquota_v1_order_proto_goTypes = []any{
 	(CallbackStatus)(0),                  // 0: cellquota.v1.CallbackStatus
 	(*OrderView)(nil),                    // 1: cellquota.v1.OrderView
@@ -955,40 +1123,46 @@ var file_cellquota_v1_order_proto_goTypes = []any{
 	(*StartPaymentResponse)(nil),         // 9: cellquota.v1.StartPaymentResponse
 	(*ApplyPaymentCallbackRequest)(nil),  // 10: cellquota.v1.ApplyPaymentCallbackRequest
 	(*ApplyPaymentCallbackResponse)(nil), // 11: cellquota.v1.ApplyPaymentCallbackResponse
-	(*Money)(nil),                        // 12: cellquota.v1.Money
-	(OrderState)(0),                      // 13: cellquota.v1.OrderState
-	(Reason)(0),                          // 14: cellquota.v1.Reason
-	(PaymentState)(0),                    // 15: cellquota.v1.PaymentState
+	(*RefundOrderRequest)(nil),           // 12: cellquota.v1.RefundOrderRequest
+	(*RefundOrderResponse)(nil),          // 13: cellquota.v1.RefundOrderResponse
+	(*Money)(nil),                        // 14: cellquota.v1.Money
+	(OrderState)(0),                      // 15: cellquota.v1.OrderState
+	(Reason)(0),                          // 16: cellquota.v1.Reason
+	(PaymentState)(0),                    // 17: cellquota.v1.PaymentState
 }
 var file_cellquota_v1_order_proto_depIdxs = []int32{
-	12, // 0: cellquota.v1.OrderView.total:type_name -> cellquota.v1.Money
-	13, // 1: cellquota.v1.OrderView.state:type_name -> cellquota.v1.OrderState
-	14, // 2: cellquota.v1.OrderView.reason:type_name -> cellquota.v1.Reason
-	15, // 3: cellquota.v1.OrderView.payment_state:type_name -> cellquota.v1.PaymentState
+	14, // 0: cellquota.v1.OrderView.total:type_name -> cellquota.v1.Money
+	15, // 1: cellquota.v1.OrderView.state:type_name -> cellquota.v1.OrderState
+	16, // 2: cellquota.v1.OrderView.reason:type_name -> cellquota.v1.Reason
+	17, // 3: cellquota.v1.OrderView.payment_state:type_name -> cellquota.v1.PaymentState
 	1,  // 4: cellquota.v1.GetOrderResponse.order:type_name -> cellquota.v1.OrderView
 	1,  // 5: cellquota.v1.ListOrdersResponse.orders:type_name -> cellquota.v1.OrderView
 	1,  // 6: cellquota.v1.CancelOrderResponse.order:type_name -> cellquota.v1.OrderView
-	12, // 7: cellquota.v1.StartPaymentResponse.total:type_name -> cellquota.v1.Money
-	15, // 8: cellquota.v1.StartPaymentResponse.payment_state:type_name -> cellquota.v1.PaymentState
-	12, // 9: cellquota.v1.ApplyPaymentCallbackRequest.amount:type_name -> cellquota.v1.Money
+	14, // 7: cellquota.v1.StartPaymentResponse.total:type_name -> cellquota.v1.Money
+	17, // 8: cellquota.v1.StartPaymentResponse.payment_state:type_name -> cellquota.v1.PaymentState
+	14, // 9: cellquota.v1.ApplyPaymentCallbackRequest.amount:type_name -> cellquota.v1.Money
 	0,  // 10: cellquota.v1.ApplyPaymentCallbackRequest.status:type_name -> cellquota.v1.CallbackStatus
-	13, // 11: cellquota.v1.ApplyPaymentCallbackResponse.order_state:type_name -> cellquota.v1.OrderState
-	15, // 12: cellquota.v1.ApplyPaymentCallbackResponse.payment_state:type_name -> cellquota.v1.PaymentState
-	2,  // 13: cellquota.v1.OrderService.GetOrder:input_type -> cellquota.v1.GetOrderRequest
-	4,  // 14: cellquota.v1.OrderService.ListOrders:input_type -> cellquota.v1.ListOrdersRequest
-	6,  // 15: cellquota.v1.OrderService.CancelOrder:input_type -> cellquota.v1.CancelOrderRequest
-	8,  // 16: cellquota.v1.OrderService.StartPayment:input_type -> cellquota.v1.StartPaymentRequest
-	10, // 17: cellquota.v1.OrderService.ApplyPaymentCallback:input_type -> cellquota.v1.ApplyPaymentCallbackRequest
-	3,  // 18: cellquota.v1.OrderService.GetOrder:output_type -> cellquota.v1.GetOrderResponse
-	5,  // 19: cellquota.v1.OrderService.ListOrders:output_type -> cellquota.v1.ListOrdersResponse
-	7,  // 20: cellquota.v1.OrderService.CancelOrder:output_type -> cellquota.v1.CancelOrderResponse
-	9,  // 21: cellquota.v1.OrderService.StartPayment:output_type -> cellquota.v1.StartPaymentResponse
-	11, // 22: cellquota.v1.OrderService.ApplyPaymentCallback:output_type -> cellquota.v1.ApplyPaymentCallbackResponse
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	15, // 11: cellquota.v1.ApplyPaymentCallbackResponse.order_state:type_name -> cellquota.v1.OrderState
+	17, // 12: cellquota.v1.ApplyPaymentCallbackResponse.payment_state:type_name -> cellquota.v1.PaymentState
+	1,  // 13: cellquota.v1.RefundOrderResponse.order:type_name -> cellquota.v1.OrderView
+	17, // 14: cellquota.v1.RefundOrderResponse.payment_state:type_name -> cellquota.v1.PaymentState
+	2,  // 15: cellquota.v1.OrderService.GetOrder:input_type -> cellquota.v1.GetOrderRequest
+	4,  // 16: cellquota.v1.OrderService.ListOrders:input_type -> cellquota.v1.ListOrdersRequest
+	6,  // 17: cellquota.v1.OrderService.CancelOrder:input_type -> cellquota.v1.CancelOrderRequest
+	8,  // 18: cellquota.v1.OrderService.StartPayment:input_type -> cellquota.v1.StartPaymentRequest
+	10, // 19: cellquota.v1.OrderService.ApplyPaymentCallback:input_type -> cellquota.v1.ApplyPaymentCallbackRequest
+	12, // 20: cellquota.v1.OrderService.RefundOrder:input_type -> cellquota.v1.RefundOrderRequest
+	3,  // 21: cellquota.v1.OrderService.GetOrder:output_type -> cellquota.v1.GetOrderResponse
+	5,  // 22: cellquota.v1.OrderService.ListOrders:output_type -> cellquota.v1.ListOrdersResponse
+	7,  // 23: cellquota.v1.OrderService.CancelOrder:output_type -> cellquota.v1.CancelOrderResponse
+	9,  // 24: cellquota.v1.OrderService.StartPayment:output_type -> cellquota.v1.StartPaymentResponse
+	11, // 25: cellquota.v1.OrderService.ApplyPaymentCallback:output_type -> cellquota.v1.ApplyPaymentCallbackResponse
+	13, // 26: cellquota.v1.OrderService.RefundOrder:output_type -> cellquota.v1.RefundOrderResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_order_proto_init() }
@@ -1003,7 +1177,7 @@ func file_cellquota_v1_order_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_order_proto_rawDesc), len(file_cellquota_v1_order_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	OrderService_CancelOrder_FullMethodName          = "/cellquota.v1.OrderService/CancelOrder"
 	OrderService_StartPayment_FullMethodName         = "/cellquota.v1.OrderService/StartPayment"
 	OrderService_ApplyPaymentCallback_FullMethodName = "/cellquota.v1.OrderService/ApplyPaymentCallback"
+	OrderService_RefundOrder_FullMethodName          = "/cellquota.v1.OrderService/RefundOrder"
 )
 
 // OrderServiceClient is the client API for OrderService service.
@@ -46,6 +47,10 @@ type OrderServiceClient interface {
 	// ApplyPaymentCallback applies what the channel says. NOT_FOUND ORDER_UNKNOWN and
 	// FAILED_PRECONDITION PAYMENT_MISMATCH are recorded; a repeat answers the same.
 	ApplyPaymentCallback(ctx context.Context, in *ApplyPaymentCallbackRequest, opts ...grpc.CallOption) (*ApplyPaymentCallbackResponse, error)
+	// RefundOrder asks for a full refund of a paid order (operators and the control plane only). The
+	// refund_id is minted by the caller: a repeat answers the same refund. FAILED_PRECONDITION when the
+	// order was never paid.
+	RefundOrder(ctx context.Context, in *RefundOrderRequest, opts ...grpc.CallOption) (*RefundOrderResponse, error)
 }
 
 type orderServiceClient struct {
@@ -106,6 +111,16 @@ func (c *orderServiceClient) ApplyPaymentCallback(ctx context.Context, in *Apply
 	return out, nil
 }
 
+func (c *orderServiceClient) RefundOrder(ctx context.Context, in *RefundOrderRequest, opts ...grpc.CallOption) (*RefundOrderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RefundOrderResponse)
+	err := c.cc.Invoke(ctx, OrderService_RefundOrder_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OrderServiceServer is the server API for OrderService service.
 // All implementations must embed UnimplementedOrderServiceServer
 // for forward compatibility.
@@ -126,6 +141,10 @@ type OrderServiceServer interface {
 	// ApplyPaymentCallback applies what the channel says. NOT_FOUND ORDER_UNKNOWN and
 	// FAILED_PRECONDITION PAYMENT_MISMATCH are recorded; a repeat answers the same.
 	ApplyPaymentCallback(context.Context, *ApplyPaymentCallbackRequest) (*ApplyPaymentCallbackResponse, error)
+	// RefundOrder asks for a full refund of a paid order (operators and the control plane only). The
+	// refund_id is minted by the caller: a repeat answers the same refund. FAILED_PRECONDITION when the
+	// order was never paid.
+	RefundOrder(context.Context, *RefundOrderRequest) (*RefundOrderResponse, error)
 	mustEmbedUnimplementedOrderServiceServer()
 }
 
@@ -150,6 +169,9 @@ func (UnimplementedOrderServiceServer) StartPayment(context.Context, *StartPayme
 }
 func (UnimplementedOrderServiceServer) ApplyPaymentCallback(context.Context, *ApplyPaymentCallbackRequest) (*ApplyPaymentCallbackResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ApplyPaymentCallback not implemented")
+}
+func (UnimplementedOrderServiceServer) RefundOrder(context.Context, *RefundOrderRequest) (*RefundOrderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RefundOrder not implemented")
 }
 func (UnimplementedOrderServiceServer) mustEmbedUnimplementedOrderServiceServer() {}
 func (UnimplementedOrderServiceServer) testEmbeddedByValue()                      {}
@@ -262,6 +284,24 @@ func _OrderService_ApplyPaymentCallback_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OrderService_RefundOrder_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RefundOrderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrderServiceServer).RefundOrder(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrderService_RefundOrder_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrderServiceServer).RefundOrder(ctx, req.(*RefundOrderRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OrderService_ServiceDesc is the grpc.ServiceDesc for OrderService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -288,6 +328,10 @@ var OrderService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ApplyPaymentCallback",
 			Handler:    _OrderService_ApplyPaymentCallback_Handler,
+		},
+		{
+			MethodName: "RefundOrder",
+			Handler:    _OrderService_RefundOrder_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

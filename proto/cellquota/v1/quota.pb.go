@@ -36,7 +36,11 @@ type Book struct {
 	// Grows with every change.
 	Version int64 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
 	// One per cell, in order of ids.
-	Allocations   []*Allocation `protobuf:"bytes,6,rep,name=allocations,proto3" json:"allocations,omitempty"`
+	Allocations []*Allocation `protobuf:"bytes,6,rep,name=allocations,proto3" json:"allocations,omitempty"`
+	// The limit a lowering wants to reach; 0: none under way.
+	LimitTarget int32 `protobuf:"varint,7,opt,name=limit_target,json=limitTarget,proto3" json:"limit_target,omitempty"`
+	// FINAL_SOLD_OUT was declared.
+	Final         bool `protobuf:"varint,8,opt,name=final,proto3" json:"final,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -113,6 +117,20 @@ func (x *Book) GetAllocations() []*Allocation {
 	return nil
 }
 
+func (x *Book) GetLimitTarget() int32 {
+	if x != nil {
+		return x.LimitTarget
+	}
+	return 0
+}
+
+func (x *Book) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
 // Allocation is units granted to one cell.
 type Allocation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -127,7 +145,9 @@ type Allocation struct {
 	// Last number under fence_version.
 	LastNumber int64 `protobuf:"varint,5,opt,name=last_number,json=lastNumber,proto3" json:"last_number,omitempty"`
 	// Units of it that are written off.
-	WrittenOff    int32 `protobuf:"varint,6,opt,name=written_off,json=writtenOff,proto3" json:"written_off,omitempty"`
+	WrittenOff int32 `protobuf:"varint,6,opt,name=written_off,json=writtenOff,proto3" json:"written_off,omitempty"`
+	// First grant of the campaign; low water is measured against it.
+	FirstGrant    int32 `protobuf:"varint,7,opt,name=first_grant,json=firstGrant,proto3" json:"first_grant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -200,6 +220,13 @@ func (x *Allocation) GetLastNumber() int64 {
 func (x *Allocation) GetWrittenOff() int32 {
 	if x != nil {
 		return x.WrittenOff
+	}
+	return 0
+}
+
+func (x *Allocation) GetFirstGrant() int32 {
+	if x != nil {
+		return x.FirstGrant
 	}
 	return 0
 }
@@ -988,11 +1015,731 @@ func (x *ListAdjustmentsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ReturnUnitsRequest asks a cell for units.
+type ReturnUnitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minted by the caller before its first try; required.
+	AdjustmentId string `protobuf:"bytes,1,opt,name=adjustment_id,json=adjustmentId,proto3" json:"adjustment_id,omitempty"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,2,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU.
+	SkuId string `protobuf:"bytes,3,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Cell.
+	CellId string `protobuf:"bytes,4,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// 1 to what it was granted; the shard refuses more than it has available.
+	Units int32 `protobuf:"varint,5,opt,name=units,proto3" json:"units,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Book version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,7,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnUnitsRequest) Reset() {
+	*x = ReturnUnitsRequest{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnUnitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnUnitsRequest) ProtoMessage() {}
+
+func (x *ReturnUnitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnUnitsRequest.ProtoReflect.Descriptor instead.
+func (*ReturnUnitsRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ReturnUnitsRequest) GetAdjustmentId() string {
+	if x != nil {
+		return x.AdjustmentId
+	}
+	return ""
+}
+
+func (x *ReturnUnitsRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *ReturnUnitsRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *ReturnUnitsRequest) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *ReturnUnitsRequest) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *ReturnUnitsRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *ReturnUnitsRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *ReturnUnitsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ReturnUnitsResponse holds the intent.
+type ReturnUnitsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The record: PROPOSED until the shard decided; wait with ListAdjustments or operation_id.
+	Adjustment *Adjustment `protobuf:"bytes,1,opt,name=adjustment,proto3" json:"adjustment,omitempty"`
+	// The book after it.
+	Book *Book `protobuf:"bytes,2,opt,name=book,proto3" json:"book,omitempty"`
+	// Same as adjustment_id.
+	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnUnitsResponse) Reset() {
+	*x = ReturnUnitsResponse{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnUnitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnUnitsResponse) ProtoMessage() {}
+
+func (x *ReturnUnitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnUnitsResponse.ProtoReflect.Descriptor instead.
+func (*ReturnUnitsResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReturnUnitsResponse) GetAdjustment() *Adjustment {
+	if x != nil {
+		return x.Adjustment
+	}
+	return nil
+}
+
+func (x *ReturnUnitsResponse) GetBook() *Book {
+	if x != nil {
+		return x.Book
+	}
+	return nil
+}
+
+func (x *ReturnUnitsResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// TransferUnitsRequest moves units between two cells.
+type TransferUnitsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Minted by the caller before its first try; required; also the operation's id.
+	AdjustmentId string `protobuf:"bytes,1,opt,name=adjustment_id,json=adjustmentId,proto3" json:"adjustment_id,omitempty"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,2,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU.
+	SkuId string `protobuf:"bytes,3,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Giver.
+	FromCellId string `protobuf:"bytes,4,opt,name=from_cell_id,json=fromCellId,proto3" json:"from_cell_id,omitempty"`
+	// Taker; another cell.
+	ToCellId string `protobuf:"bytes,5,opt,name=to_cell_id,json=toCellId,proto3" json:"to_cell_id,omitempty"`
+	// 1 to what the giver was granted.
+	Units int32 `protobuf:"varint,6,opt,name=units,proto3" json:"units,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,7,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Book version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,8,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why.
+	Reason        string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferUnitsRequest) Reset() {
+	*x = TransferUnitsRequest{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferUnitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferUnitsRequest) ProtoMessage() {}
+
+func (x *TransferUnitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferUnitsRequest.ProtoReflect.Descriptor instead.
+func (*TransferUnitsRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TransferUnitsRequest) GetAdjustmentId() string {
+	if x != nil {
+		return x.AdjustmentId
+	}
+	return ""
+}
+
+func (x *TransferUnitsRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *TransferUnitsRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *TransferUnitsRequest) GetFromCellId() string {
+	if x != nil {
+		return x.FromCellId
+	}
+	return ""
+}
+
+func (x *TransferUnitsRequest) GetToCellId() string {
+	if x != nil {
+		return x.ToCellId
+	}
+	return ""
+}
+
+func (x *TransferUnitsRequest) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *TransferUnitsRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *TransferUnitsRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *TransferUnitsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// TransferUnitsResponse holds the operation.
+type TransferUnitsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation; absent for validate_only.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// The book after its first step.
+	Book *Book `protobuf:"bytes,2,opt,name=book,proto3" json:"book,omitempty"`
+	// Same as adjustment_id.
+	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferUnitsResponse) Reset() {
+	*x = TransferUnitsResponse{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferUnitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferUnitsResponse) ProtoMessage() {}
+
+func (x *TransferUnitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferUnitsResponse.ProtoReflect.Descriptor instead.
+func (*TransferUnitsResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *TransferUnitsResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *TransferUnitsResponse) GetBook() *Book {
+	if x != nil {
+		return x.Book
+	}
+	return nil
+}
+
+func (x *TransferUnitsResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// RebalanceMove is one proposed move; an empty cell is the reserve.
+type RebalanceMove struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SKU.
+	SkuId string `protobuf:"bytes,1,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Giver, or empty: the reserve.
+	FromCellId string `protobuf:"bytes,2,opt,name=from_cell_id,json=fromCellId,proto3" json:"from_cell_id,omitempty"`
+	// Taker, or empty: the reserve.
+	ToCellId string `protobuf:"bytes,3,opt,name=to_cell_id,json=toCellId,proto3" json:"to_cell_id,omitempty"`
+	// Units, at least 1.
+	Units int32 `protobuf:"varint,4,opt,name=units,proto3" json:"units,omitempty"`
+	// Why, in words, with the numbers.
+	Why           string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebalanceMove) Reset() {
+	*x = RebalanceMove{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebalanceMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebalanceMove) ProtoMessage() {}
+
+func (x *RebalanceMove) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebalanceMove.ProtoReflect.Descriptor instead.
+func (*RebalanceMove) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RebalanceMove) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *RebalanceMove) GetFromCellId() string {
+	if x != nil {
+		return x.FromCellId
+	}
+	return ""
+}
+
+func (x *RebalanceMove) GetToCellId() string {
+	if x != nil {
+		return x.ToCellId
+	}
+	return ""
+}
+
+func (x *RebalanceMove) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *RebalanceMove) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// PlanRebalanceRequest names a campaign.
+type PlanRebalanceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU, or empty for all.
+	SkuId         string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRebalanceRequest) Reset() {
+	*x = PlanRebalanceRequest{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRebalanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRebalanceRequest) ProtoMessage() {}
+
+func (x *PlanRebalanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRebalanceRequest.ProtoReflect.Descriptor instead.
+func (*PlanRebalanceRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PlanRebalanceRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *PlanRebalanceRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+// PlanRebalanceResponse holds the plan.
+type PlanRebalanceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Moves, in the order in which they would be made; at most 1,000.
+	Moves []*RebalanceMove `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"`
+	// Book versions that the plan was made from, per SKU.
+	BookVersions map[string]int64 `protobuf:"bytes,2,rep,name=book_versions,json=bookVersions,proto3" json:"book_versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Why a SKU or cell was left out, in words.
+	Skipped       []string `protobuf:"bytes,3,rep,name=skipped,proto3" json:"skipped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRebalanceResponse) Reset() {
+	*x = PlanRebalanceResponse{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRebalanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRebalanceResponse) ProtoMessage() {}
+
+func (x *PlanRebalanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRebalanceResponse.ProtoReflect.Descriptor instead.
+func (*PlanRebalanceResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PlanRebalanceResponse) GetMoves() []*RebalanceMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *PlanRebalanceResponse) GetBookVersions() map[string]int64 {
+	if x != nil {
+		return x.BookVersions
+	}
+	return nil
+}
+
+func (x *PlanRebalanceResponse) GetSkipped() []string {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+// ApplyRebalanceRequest carries out a plan.
+type ApplyRebalanceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Caller's id; each move's adjustment id is derived from it.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The plan; empty: the one that PlanRebalance would answer now.
+	Moves []*RebalanceMove `protobuf:"bytes,3,rep,name=moves,proto3" json:"moves,omitempty"`
+	// Versions of the plan; another version of a book is ABORTED.
+	BookVersions map[string]int64 `protobuf:"bytes,4,rep,name=book_versions,json=bookVersions,proto3" json:"book_versions,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// SKU, or empty for all; for an empty plan.
+	SkuId         string `protobuf:"bytes,7,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyRebalanceRequest) Reset() {
+	*x = ApplyRebalanceRequest{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyRebalanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyRebalanceRequest) ProtoMessage() {}
+
+func (x *ApplyRebalanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyRebalanceRequest.ProtoReflect.Descriptor instead.
+func (*ApplyRebalanceRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ApplyRebalanceRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *ApplyRebalanceRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *ApplyRebalanceRequest) GetMoves() []*RebalanceMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *ApplyRebalanceRequest) GetBookVersions() map[string]int64 {
+	if x != nil {
+		return x.BookVersions
+	}
+	return nil
+}
+
+func (x *ApplyRebalanceRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *ApplyRebalanceRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ApplyRebalanceRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+// ApplyRebalanceResponse holds the operation.
+type ApplyRebalanceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation; absent for validate_only.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// The moves.
+	Moves []*RebalanceMove `protobuf:"bytes,2,rep,name=moves,proto3" json:"moves,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyRebalanceResponse) Reset() {
+	*x = ApplyRebalanceResponse{}
+	mi := &file_cellquota_v1_quota_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyRebalanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyRebalanceResponse) ProtoMessage() {}
+
+func (x *ApplyRebalanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_quota_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyRebalanceResponse.ProtoReflect.Descriptor instead.
+func (*ApplyRebalanceResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_quota_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ApplyRebalanceResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *ApplyRebalanceResponse) GetMoves() []*RebalanceMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *ApplyRebalanceResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
 var File_cellquota_v1_quota_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_quota_proto_rawDesc = "" +
 	"\n" +
-	"\x18cellquota/v1/quota.proto\x12\fcellquota.v1\x1a\x19cellquota/v1/common.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x01\n" +
+	"\x18cellquota/v1/quota.proto\x12\fcellquota.v1\x1a\x19cellquota/v1/common.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x86\x02\n" +
 	"\x04Book\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12\x15\n" +
@@ -1001,7 +1748,9 @@ const file_cellquota_v1_quota_proto_rawDesc = "" +
 	"sale_limit\x18\x03 \x01(\x05R\tsaleLimit\x12\x18\n" +
 	"\areserve\x18\x04 \x01(\x05R\areserve\x12\x18\n" +
 	"\aversion\x18\x05 \x01(\x03R\aversion\x12:\n" +
-	"\vallocations\x18\x06 \x03(\v2\x18.cellquota.v1.AllocationR\vallocations\"\xd5\x01\n" +
+	"\vallocations\x18\x06 \x03(\v2\x18.cellquota.v1.AllocationR\vallocations\x12!\n" +
+	"\flimit_target\x18\a \x01(\x05R\vlimitTarget\x12\x14\n" +
+	"\x05final\x18\b \x01(\bR\x05final\"\xf6\x01\n" +
 	"\n" +
 	"Allocation\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x18\n" +
@@ -1011,7 +1760,9 @@ const file_cellquota_v1_quota_proto_rawDesc = "" +
 	"\vlast_number\x18\x05 \x01(\x03R\n" +
 	"lastNumber\x12\x1f\n" +
 	"\vwritten_off\x18\x06 \x01(\x05R\n" +
-	"writtenOff\"\x91\x04\n" +
+	"writtenOff\x12\x1f\n" +
+	"\vfirst_grant\x18\a \x01(\x05R\n" +
+	"firstGrant\"\x91\x04\n" +
 	"\n" +
 	"Adjustment\x12#\n" +
 	"\radjustment_id\x18\x01 \x01(\tR\fadjustmentId\x12\x1f\n" +
@@ -1081,11 +1832,83 @@ const file_cellquota_v1_quota_proto_rawDesc = "" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\"}\n" +
 	"\x17ListAdjustmentsResponse\x12:\n" +
 	"\vadjustments\x18\x01 \x03(\v2\x18.cellquota.v1.AdjustmentR\vadjustments\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xe7\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x88\x02\n" +
+	"\x12ReturnUnitsRequest\x12#\n" +
+	"\radjustment_id\x18\x01 \x01(\tR\fadjustmentId\x12\x1f\n" +
+	"\vcampaign_id\x18\x02 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x03 \x01(\tR\x05skuId\x12\x17\n" +
+	"\acell_id\x18\x04 \x01(\tR\x06cellId\x12\x14\n" +
+	"\x05units\x18\x05 \x01(\x05R\x05units\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\a \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\x9a\x01\n" +
+	"\x13ReturnUnitsResponse\x128\n" +
+	"\n" +
+	"adjustment\x18\x01 \x01(\v2\x18.cellquota.v1.AdjustmentR\n" +
+	"adjustment\x12&\n" +
+	"\x04book\x18\x02 \x01(\v2\x12.cellquota.v1.BookR\x04book\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\"\xb1\x02\n" +
+	"\x14TransferUnitsRequest\x12#\n" +
+	"\radjustment_id\x18\x01 \x01(\tR\fadjustmentId\x12\x1f\n" +
+	"\vcampaign_id\x18\x02 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x03 \x01(\tR\x05skuId\x12 \n" +
+	"\ffrom_cell_id\x18\x04 \x01(\tR\n" +
+	"fromCellId\x12\x1c\n" +
+	"\n" +
+	"to_cell_id\x18\x05 \x01(\tR\btoCellId\x12\x14\n" +
+	"\x05units\x18\x06 \x01(\x05R\x05units\x12#\n" +
+	"\rvalidate_only\x18\a \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\b \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\"\x99\x01\n" +
+	"\x15TransferUnitsResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12&\n" +
+	"\x04book\x18\x02 \x01(\v2\x12.cellquota.v1.BookR\x04book\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\"\x8e\x01\n" +
+	"\rRebalanceMove\x12\x15\n" +
+	"\x06sku_id\x18\x01 \x01(\tR\x05skuId\x12 \n" +
+	"\ffrom_cell_id\x18\x02 \x01(\tR\n" +
+	"fromCellId\x12\x1c\n" +
+	"\n" +
+	"to_cell_id\x18\x03 \x01(\tR\btoCellId\x12\x14\n" +
+	"\x05units\x18\x04 \x01(\x05R\x05units\x12\x10\n" +
+	"\x03why\x18\x05 \x01(\tR\x03why\"N\n" +
+	"\x14PlanRebalanceRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\"\x81\x02\n" +
+	"\x15PlanRebalanceResponse\x121\n" +
+	"\x05moves\x18\x01 \x03(\v2\x1b.cellquota.v1.RebalanceMoveR\x05moves\x12Z\n" +
+	"\rbook_versions\x18\x02 \x03(\v25.cellquota.v1.PlanRebalanceResponse.BookVersionsEntryR\fbookVersions\x12\x18\n" +
+	"\askipped\x18\x03 \x03(\tR\askipped\x1a?\n" +
+	"\x11BookVersionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xff\x02\n" +
+	"\x15ApplyRebalanceRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x121\n" +
+	"\x05moves\x18\x03 \x03(\v2\x1b.cellquota.v1.RebalanceMoveR\x05moves\x12Z\n" +
+	"\rbook_versions\x18\x04 \x03(\v25.cellquota.v1.ApplyRebalanceRequest.BookVersionsEntryR\fbookVersions\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x15\n" +
+	"\x06sku_id\x18\a \x01(\tR\x05skuId\x1a?\n" +
+	"\x11BookVersionsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xa5\x01\n" +
+	"\x16ApplyRebalanceResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x121\n" +
+	"\x05moves\x18\x02 \x03(\v2\x1b.cellquota.v1.RebalanceMoveR\x05moves\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId2\xcc\x05\n" +
 	"\fQuotaService\x12U\n" +
 	"\fPreviewSplit\x12!.cellquota.v1.PreviewSplitRequest\x1a\".cellquota.v1.PreviewSplitResponse\x12^\n" +
 	"\x0fListAllocations\x12$.cellquota.v1.ListAllocationsRequest\x1a%.cellquota.v1.ListAllocationsResponse\x12@\n" +
-	"\x05TopUp\x12\x1a.cellquota.v1.TopUpRequest\x1a\x1b.cellquota.v1.TopUpResponse\x12^\n" +
+	"\x05TopUp\x12\x1a.cellquota.v1.TopUpRequest\x1a\x1b.cellquota.v1.TopUpResponse\x12R\n" +
+	"\vReturnUnits\x12 .cellquota.v1.ReturnUnitsRequest\x1a!.cellquota.v1.ReturnUnitsResponse\x12X\n" +
+	"\rTransferUnits\x12\".cellquota.v1.TransferUnitsRequest\x1a#.cellquota.v1.TransferUnitsResponse\x12X\n" +
+	"\rPlanRebalance\x12\".cellquota.v1.PlanRebalanceRequest\x1a#.cellquota.v1.PlanRebalanceResponse\x12[\n" +
+	"\x0eApplyRebalance\x12#.cellquota.v1.ApplyRebalanceRequest\x1a$.cellquota.v1.ApplyRebalanceResponse\x12^\n" +
 	"\x0fListAdjustments\x12$.cellquota.v1.ListAdjustmentsRequest\x1a%.cellquota.v1.ListAdjustmentsResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
@@ -1100,7 +1923,7 @@ func file_cellquota_v1_quota_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_quota_proto_rawDescData
 }
 
-var file_cellquota_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_cellquota_v1_quota_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_cellquota_v1_quota_proto_goTypes = []any{
 	(*Book)(nil),                    // 0: cellquota.v1.Book
 	(*Allocation)(nil),              // 1: cellquota.v1.Allocation
@@ -1114,41 +1937,71 @@ var file_cellquota_v1_quota_proto_goTypes = []any{
 	(*TopUpResponse)(nil),           // 9: cellquota.v1.TopUpResponse
 	(*ListAdjustmentsRequest)(nil),  // 10: cellquota.v1.ListAdjustmentsRequest
 	(*ListAdjustmentsResponse)(nil), // 11: cellquota.v1.ListAdjustmentsResponse
-	nil,                             // 12: cellquota.v1.PreviewSplitResponse.ReservesEntry
-	(CellState)(0),                  // 13: cellquota.v1.CellState
-	(AdjustmentKind)(0),             // 14: cellquota.v1.AdjustmentKind
-	(JournalState)(0),               // 15: cellquota.v1.JournalState
-	(AdjustmentOutcome)(0),          // 16: cellquota.v1.AdjustmentOutcome
-	(*timestamppb.Timestamp)(nil),   // 17: google.protobuf.Timestamp
-	(Evidence)(0),                   // 18: cellquota.v1.Evidence
+	(*ReturnUnitsRequest)(nil),      // 12: cellquota.v1.ReturnUnitsRequest
+	(*ReturnUnitsResponse)(nil),     // 13: cellquota.v1.ReturnUnitsResponse
+	(*TransferUnitsRequest)(nil),    // 14: cellquota.v1.TransferUnitsRequest
+	(*TransferUnitsResponse)(nil),   // 15: cellquota.v1.TransferUnitsResponse
+	(*RebalanceMove)(nil),           // 16: cellquota.v1.RebalanceMove
+	(*PlanRebalanceRequest)(nil),    // 17: cellquota.v1.PlanRebalanceRequest
+	(*PlanRebalanceResponse)(nil),   // 18: cellquota.v1.PlanRebalanceResponse
+	(*ApplyRebalanceRequest)(nil),   // 19: cellquota.v1.ApplyRebalanceRequest
+	(*ApplyRebalanceResponse)(nil),  // 20: cellquota.v1.ApplyRebalanceResponse
+	nil,                             // 21: cellquota.v1.PreviewSplitResponse.ReservesEntry
+	nil,                             // 22: cellquota.v1.PlanRebalanceResponse.BookVersionsEntry
+	nil,                             // 23: cellquota.v1.ApplyRebalanceRequest.BookVersionsEntry
+	(CellState)(0),                  // 24: cellquota.v1.CellState
+	(AdjustmentKind)(0),             // 25: cellquota.v1.AdjustmentKind
+	(JournalState)(0),               // 26: cellquota.v1.JournalState
+	(AdjustmentOutcome)(0),          // 27: cellquota.v1.AdjustmentOutcome
+	(*timestamppb.Timestamp)(nil),   // 28: google.protobuf.Timestamp
+	(Evidence)(0),                   // 29: cellquota.v1.Evidence
+	(*Operation)(nil),               // 30: cellquota.v1.Operation
 }
 var file_cellquota_v1_quota_proto_depIdxs = []int32{
 	1,  // 0: cellquota.v1.Book.allocations:type_name -> cellquota.v1.Allocation
-	13, // 1: cellquota.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	14, // 2: cellquota.v1.Adjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	15, // 3: cellquota.v1.Adjustment.state:type_name -> cellquota.v1.JournalState
-	16, // 4: cellquota.v1.Adjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	17, // 5: cellquota.v1.Adjustment.created_at:type_name -> google.protobuf.Timestamp
-	18, // 6: cellquota.v1.Adjustment.evidence:type_name -> cellquota.v1.Evidence
+	24, // 1: cellquota.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	25, // 2: cellquota.v1.Adjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	26, // 3: cellquota.v1.Adjustment.state:type_name -> cellquota.v1.JournalState
+	27, // 4: cellquota.v1.Adjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	28, // 5: cellquota.v1.Adjustment.created_at:type_name -> google.protobuf.Timestamp
+	29, // 6: cellquota.v1.Adjustment.evidence:type_name -> cellquota.v1.Evidence
 	4,  // 7: cellquota.v1.PreviewSplitResponse.rows:type_name -> cellquota.v1.SplitRow
-	12, // 8: cellquota.v1.PreviewSplitResponse.reserves:type_name -> cellquota.v1.PreviewSplitResponse.ReservesEntry
+	21, // 8: cellquota.v1.PreviewSplitResponse.reserves:type_name -> cellquota.v1.PreviewSplitResponse.ReservesEntry
 	0,  // 9: cellquota.v1.ListAllocationsResponse.books:type_name -> cellquota.v1.Book
 	2,  // 10: cellquota.v1.TopUpResponse.adjustment:type_name -> cellquota.v1.Adjustment
 	0,  // 11: cellquota.v1.TopUpResponse.book:type_name -> cellquota.v1.Book
 	2,  // 12: cellquota.v1.ListAdjustmentsResponse.adjustments:type_name -> cellquota.v1.Adjustment
-	3,  // 13: cellquota.v1.QuotaService.PreviewSplit:input_type -> cellquota.v1.PreviewSplitRequest
-	6,  // 14: cellquota.v1.QuotaService.ListAllocations:input_type -> cellquota.v1.ListAllocationsRequest
-	8,  // 15: cellquota.v1.QuotaService.TopUp:input_type -> cellquota.v1.TopUpRequest
-	10, // 16: cellquota.v1.QuotaService.ListAdjustments:input_type -> cellquota.v1.ListAdjustmentsRequest
-	5,  // 17: cellquota.v1.QuotaService.PreviewSplit:output_type -> cellquota.v1.PreviewSplitResponse
-	7,  // 18: cellquota.v1.QuotaService.ListAllocations:output_type -> cellquota.v1.ListAllocationsResponse
-	9,  // 19: cellquota.v1.QuotaService.TopUp:output_type -> cellquota.v1.TopUpResponse
-	11, // 20: cellquota.v1.QuotaService.ListAdjustments:output_type -> cellquota.v1.ListAdjustmentsResponse
-	17, // [17:21] is the sub-list for method output_type
-	13, // [13:17] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	2,  // 13: cellquota.v1.ReturnUnitsResponse.adjustment:type_name -> cellquota.v1.Adjustment
+	0,  // 14: cellquota.v1.ReturnUnitsResponse.book:type_name -> cellquota.v1.Book
+	30, // 15: cellquota.v1.TransferUnitsResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 16: cellquota.v1.TransferUnitsResponse.book:type_name -> cellquota.v1.Book
+	16, // 17: cellquota.v1.PlanRebalanceResponse.moves:type_name -> cellquota.v1.RebalanceMove
+	22, // 18: cellquota.v1.PlanRebalanceResponse.book_versions:type_name -> cellquota.v1.PlanRebalanceResponse.BookVersionsEntry
+	16, // 19: cellquota.v1.ApplyRebalanceRequest.moves:type_name -> cellquota.v1.RebalanceMove
+	23, // 20: cellquota.v1.ApplyRebalanceRequest.book_versions:type_name -> cellquota.v1.ApplyRebalanceRequest.BookVersionsEntry
+	30, // 21: cellquota.v1.ApplyRebalanceResponse.operation:type_name -> cellquota.v1.Operation
+	16, // 22: cellquota.v1.ApplyRebalanceResponse.moves:type_name -> cellquota.v1.RebalanceMove
+	3,  // 23: cellquota.v1.QuotaService.PreviewSplit:input_type -> cellquota.v1.PreviewSplitRequest
+	6,  // 24: cellquota.v1.QuotaService.ListAllocations:input_type -> cellquota.v1.ListAllocationsRequest
+	8,  // 25: cellquota.v1.QuotaService.TopUp:input_type -> cellquota.v1.TopUpRequest
+	12, // 26: cellquota.v1.QuotaService.ReturnUnits:input_type -> cellquota.v1.ReturnUnitsRequest
+	14, // 27: cellquota.v1.QuotaService.TransferUnits:input_type -> cellquota.v1.TransferUnitsRequest
+	17, // 28: cellquota.v1.QuotaService.PlanRebalance:input_type -> cellquota.v1.PlanRebalanceRequest
+	19, // 29: cellquota.v1.QuotaService.ApplyRebalance:input_type -> cellquota.v1.ApplyRebalanceRequest
+	10, // 30: cellquota.v1.QuotaService.ListAdjustments:input_type -> cellquota.v1.ListAdjustmentsRequest
+	5,  // 31: cellquota.v1.QuotaService.PreviewSplit:output_type -> cellquota.v1.PreviewSplitResponse
+	7,  // 32: cellquota.v1.QuotaService.ListAllocations:output_type -> cellquota.v1.ListAllocationsResponse
+	9,  // 33: cellquota.v1.QuotaService.TopUp:output_type -> cellquota.v1.TopUpResponse
+	13, // 34: cellquota.v1.QuotaService.ReturnUnits:output_type -> cellquota.v1.ReturnUnitsResponse
+	15, // 35: cellquota.v1.QuotaService.TransferUnits:output_type -> cellquota.v1.TransferUnitsResponse
+	18, // 36: cellquota.v1.QuotaService.PlanRebalance:output_type -> cellquota.v1.PlanRebalanceResponse
+	20, // 37: cellquota.v1.QuotaService.ApplyRebalance:output_type -> cellquota.v1.ApplyRebalanceResponse
+	11, // 38: cellquota.v1.QuotaService.ListAdjustments:output_type -> cellquota.v1.ListAdjustmentsResponse
+	31, // [31:39] is the sub-list for method output_type
+	23, // [23:31] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_quota_proto_init() }
@@ -1157,13 +2010,14 @@ func file_cellquota_v1_quota_proto_init() {
 		return
 	}
 	file_cellquota_v1_common_proto_init()
+	file_cellquota_v1_operation_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_quota_proto_rawDesc), len(file_cellquota_v1_quota_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,10 @@ const (
 	QuotaService_PreviewSplit_FullMethodName    = "/cellquota.v1.QuotaService/PreviewSplit"
 	QuotaService_ListAllocations_FullMethodName = "/cellquota.v1.QuotaService/ListAllocations"
 	QuotaService_TopUp_FullMethodName           = "/cellquota.v1.QuotaService/TopUp"
+	QuotaService_ReturnUnits_FullMethodName     = "/cellquota.v1.QuotaService/ReturnUnits"
+	QuotaService_TransferUnits_FullMethodName   = "/cellquota.v1.QuotaService/TransferUnits"
+	QuotaService_PlanRebalance_FullMethodName   = "/cellquota.v1.QuotaService/PlanRebalance"
+	QuotaService_ApplyRebalance_FullMethodName  = "/cellquota.v1.QuotaService/ApplyRebalance"
 	QuotaService_ListAdjustments_FullMethodName = "/cellquota.v1.QuotaService/ListAdjustments"
 )
 
@@ -38,6 +42,14 @@ type QuotaServiceClient interface {
 	// TopUp grants units of the reserve to a cell. The same adjustment_id with the same parameters
 	// answers the first result; with others it is ABORTED.
 	TopUp(ctx context.Context, in *TopUpRequest, opts ...grpc.CallOption) (*TopUpResponse, error)
+	// ReturnUnits takes units that a cell still has available back to the reserve. The shard decides.
+	ReturnUnits(ctx context.Context, in *ReturnUnitsRequest, opts ...grpc.CallOption) (*ReturnUnitsResponse, error)
+	// TransferUnits returns units from one cell and grants them to another, one after the other.
+	TransferUnits(ctx context.Context, in *TransferUnitsRequest, opts ...grpc.CallOption) (*TransferUnitsResponse, error)
+	// PlanRebalance proposes moves by demand and stock. It changes nothing.
+	PlanRebalance(ctx context.Context, in *PlanRebalanceRequest, opts ...grpc.CallOption) (*PlanRebalanceResponse, error)
+	// ApplyRebalance carries out a plan as returns and grants.
+	ApplyRebalance(ctx context.Context, in *ApplyRebalanceRequest, opts ...grpc.CallOption) (*ApplyRebalanceResponse, error)
 	// ListAdjustments answers the journal of a campaign, newest first.
 	ListAdjustments(ctx context.Context, in *ListAdjustmentsRequest, opts ...grpc.CallOption) (*ListAdjustmentsResponse, error)
 }
@@ -80,6 +92,46 @@ func (c *quotaServiceClient) TopUp(ctx context.Context, in *TopUpRequest, opts .
 	return out, nil
 }
 
+func (c *quotaServiceClient) ReturnUnits(ctx context.Context, in *ReturnUnitsRequest, opts ...grpc.CallOption) (*ReturnUnitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReturnUnitsResponse)
+	err := c.cc.Invoke(ctx, QuotaService_ReturnUnits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quotaServiceClient) TransferUnits(ctx context.Context, in *TransferUnitsRequest, opts ...grpc.CallOption) (*TransferUnitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TransferUnitsResponse)
+	err := c.cc.Invoke(ctx, QuotaService_TransferUnits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quotaServiceClient) PlanRebalance(ctx context.Context, in *PlanRebalanceRequest, opts ...grpc.CallOption) (*PlanRebalanceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanRebalanceResponse)
+	err := c.cc.Invoke(ctx, QuotaService_PlanRebalance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *quotaServiceClient) ApplyRebalance(ctx context.Context, in *ApplyRebalanceRequest, opts ...grpc.CallOption) (*ApplyRebalanceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ApplyRebalanceResponse)
+	err := c.cc.Invoke(ctx, QuotaService_ApplyRebalance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *quotaServiceClient) ListAdjustments(ctx context.Context, in *ListAdjustmentsRequest, opts ...grpc.CallOption) (*ListAdjustmentsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAdjustmentsResponse)
@@ -103,6 +155,14 @@ type QuotaServiceServer interface {
 	// TopUp grants units of the reserve to a cell. The same adjustment_id with the same parameters
 	// answers the first result; with others it is ABORTED.
 	TopUp(context.Context, *TopUpRequest) (*TopUpResponse, error)
+	// ReturnUnits takes units that a cell still has available back to the reserve. The shard decides.
+	ReturnUnits(context.Context, *ReturnUnitsRequest) (*ReturnUnitsResponse, error)
+	// TransferUnits returns units from one cell and grants them to another, one after the other.
+	TransferUnits(context.Context, *TransferUnitsRequest) (*TransferUnitsResponse, error)
+	// PlanRebalance proposes moves by demand and stock. It changes nothing.
+	PlanRebalance(context.Context, *PlanRebalanceRequest) (*PlanRebalanceResponse, error)
+	// ApplyRebalance carries out a plan as returns and grants.
+	ApplyRebalance(context.Context, *ApplyRebalanceRequest) (*ApplyRebalanceResponse, error)
 	// ListAdjustments answers the journal of a campaign, newest first.
 	ListAdjustments(context.Context, *ListAdjustmentsRequest) (*ListAdjustmentsResponse, error)
 	mustEmbedUnimplementedQuotaServiceServer()
@@ -123,6 +183,18 @@ func (UnimplementedQuotaServiceServer) ListAllocations(context.Context, *ListAll
 }
 func (UnimplementedQuotaServiceServer) TopUp(context.Context, *TopUpRequest) (*TopUpResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TopUp not implemented")
+}
+func (UnimplementedQuotaServiceServer) ReturnUnits(context.Context, *ReturnUnitsRequest) (*ReturnUnitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReturnUnits not implemented")
+}
+func (UnimplementedQuotaServiceServer) TransferUnits(context.Context, *TransferUnitsRequest) (*TransferUnitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method TransferUnits not implemented")
+}
+func (UnimplementedQuotaServiceServer) PlanRebalance(context.Context, *PlanRebalanceRequest) (*PlanRebalanceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanRebalance not implemented")
+}
+func (UnimplementedQuotaServiceServer) ApplyRebalance(context.Context, *ApplyRebalanceRequest) (*ApplyRebalanceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ApplyRebalance not implemented")
 }
 func (UnimplementedQuotaServiceServer) ListAdjustments(context.Context, *ListAdjustmentsRequest) (*ListAdjustmentsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAdjustments not implemented")
@@ -202,6 +274,78 @@ func _QuotaService_TopUp_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _QuotaService_ReturnUnits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReturnUnitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuotaServiceServer).ReturnUnits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QuotaService_ReturnUnits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuotaServiceServer).ReturnUnits(ctx, req.(*ReturnUnitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QuotaService_TransferUnits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TransferUnitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuotaServiceServer).TransferUnits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QuotaService_TransferUnits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuotaServiceServer).TransferUnits(ctx, req.(*TransferUnitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QuotaService_PlanRebalance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanRebalanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuotaServiceServer).PlanRebalance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QuotaService_PlanRebalance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuotaServiceServer).PlanRebalance(ctx, req.(*PlanRebalanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QuotaService_ApplyRebalance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ApplyRebalanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QuotaServiceServer).ApplyRebalance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QuotaService_ApplyRebalance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QuotaServiceServer).ApplyRebalance(ctx, req.(*ApplyRebalanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _QuotaService_ListAdjustments_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAdjustmentsRequest)
 	if err := dec(in); err != nil {
@@ -238,6 +382,22 @@ var QuotaService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TopUp",
 			Handler:    _QuotaService_TopUp_Handler,
+		},
+		{
+			MethodName: "ReturnUnits",
+			Handler:    _QuotaService_ReturnUnits_Handler,
+		},
+		{
+			MethodName: "TransferUnits",
+			Handler:    _QuotaService_TransferUnits_Handler,
+		},
+		{
+			MethodName: "PlanRebalance",
+			Handler:    _QuotaService_PlanRebalance_Handler,
+		},
+		{
+			MethodName: "ApplyRebalance",
+			Handler:    _QuotaService_ApplyRebalance_Handler,
 		},
 		{
 			MethodName: "ListAdjustments",

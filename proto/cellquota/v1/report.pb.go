@@ -79,9 +79,23 @@ type GetStatusResponse struct {
 	// Edges connected to this replica, by id, with the revision they acknowledged.
 	Edges map[string]int64 `protobuf:"bytes,8,rep,name=edges,proto3" json:"edges,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Records that could not be read, by key.
-	Quarantined   []string `protobuf:"bytes,9,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Quarantined []string `protobuf:"bytes,9,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
+	// Replicas that answered or are registered, by address.
+	Replicas []*ReplicaStatus `protobuf:"bytes,10,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	// Certificates that this replica uses, with their ends.
+	Certificates []*CertificateStatus `protobuf:"bytes,11,rep,name=certificates,proto3" json:"certificates,omitempty"`
+	// etcd's database, in bytes; 0: unknown.
+	EtcdSizeBytes int64 `protobuf:"varint,12,opt,name=etcd_size_bytes,json=etcdSizeBytes,proto3" json:"etcd_size_bytes,omitempty"`
+	// etcd raised NOSPACE: writes are refused.
+	EtcdNospace bool `protobuf:"varint,13,opt,name=etcd_nospace,json=etcdNospace,proto3" json:"etcd_nospace,omitempty"`
+	// Set when etcd lost its past: why, and what an operator must confirm. Nothing is granted.
+	Restored string `protobuf:"bytes,14,opt,name=restored,proto3" json:"restored,omitempty"`
+	// Operations that have not ended.
+	OpenOperations int32 `protobuf:"varint,15,opt,name=open_operations,json=openOperations,proto3" json:"open_operations,omitempty"`
+	// Approvals that wait for a second person.
+	PendingApprovals int32 `protobuf:"varint,16,opt,name=pending_approvals,json=pendingApprovals,proto3" json:"pending_approvals,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -177,6 +191,165 @@ func (x *GetStatusResponse) GetQuarantined() []string {
 	return nil
 }
 
+func (x *GetStatusResponse) GetReplicas() []*ReplicaStatus {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetCertificates() []*CertificateStatus {
+	if x != nil {
+		return x.Certificates
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetEtcdSizeBytes() int64 {
+	if x != nil {
+		return x.EtcdSizeBytes
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetEtcdNospace() bool {
+	if x != nil {
+		return x.EtcdNospace
+	}
+	return false
+}
+
+func (x *GetStatusResponse) GetRestored() string {
+	if x != nil {
+		return x.Restored
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetOpenOperations() int32 {
+	if x != nil {
+		return x.OpenOperations
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetPendingApprovals() int32 {
+	if x != nil {
+		return x.PendingApprovals
+	}
+	return 0
+}
+
+// ReplicaStatus is one replica of the control plane.
+type ReplicaStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// It leads.
+	Leader        bool `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaStatus) Reset() {
+	*x = ReplicaStatus{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaStatus) ProtoMessage() {}
+
+func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
+func (*ReplicaStatus) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ReplicaStatus) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetLeader() bool {
+	if x != nil {
+		return x.Leader
+	}
+	return false
+}
+
+// CertificateStatus is one certificate in use.
+type CertificateStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its subject or SAN.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Its end.
+	NotAfter      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CertificateStatus) Reset() {
+	*x = CertificateStatus{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CertificateStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CertificateStatus) ProtoMessage() {}
+
+func (x *CertificateStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CertificateStatus.ProtoReflect.Descriptor instead.
+func (*CertificateStatus) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CertificateStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CertificateStatus) GetNotAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotAfter
+	}
+	return nil
+}
+
 // VerifyRequest says what to check.
 type VerifyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -188,7 +361,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[2]
+	mi := &file_cellquota_v1_report_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +373,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[2]
+	mi := &file_cellquota_v1_report_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +386,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{2}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *VerifyRequest) GetCampaignId() string {
@@ -238,7 +411,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[3]
+	mi := &file_cellquota_v1_report_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -250,7 +423,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[3]
+	mi := &file_cellquota_v1_report_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -263,7 +436,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{3}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Check) GetInvariant() string {
@@ -306,7 +479,7 @@ type Breach struct {
 
 func (x *Breach) Reset() {
 	*x = Breach{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[4]
+	mi := &file_cellquota_v1_report_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -318,7 +491,7 @@ func (x *Breach) String() string {
 func (*Breach) ProtoMessage() {}
 
 func (x *Breach) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[4]
+	mi := &file_cellquota_v1_report_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -331,7 +504,7 @@ func (x *Breach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breach.ProtoReflect.Descriptor instead.
 func (*Breach) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{4}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Breach) GetInvariant() string {
@@ -384,7 +557,7 @@ type Unchecked struct {
 
 func (x *Unchecked) Reset() {
 	*x = Unchecked{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[5]
+	mi := &file_cellquota_v1_report_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -396,7 +569,7 @@ func (x *Unchecked) String() string {
 func (*Unchecked) ProtoMessage() {}
 
 func (x *Unchecked) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[5]
+	mi := &file_cellquota_v1_report_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -409,7 +582,7 @@ func (x *Unchecked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unchecked.ProtoReflect.Descriptor instead.
 func (*Unchecked) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{5}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Unchecked) GetInvariant() string {
@@ -452,7 +625,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[6]
+	mi := &file_cellquota_v1_report_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +637,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[6]
+	mi := &file_cellquota_v1_report_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +650,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{6}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *VerifyResponse) GetOk() bool {
@@ -534,7 +707,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[7]
+	mi := &file_cellquota_v1_report_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -546,7 +719,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[7]
+	mi := &file_cellquota_v1_report_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -559,7 +732,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{7}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TraceRequest) GetKind() string {
@@ -616,7 +789,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[8]
+	mi := &file_cellquota_v1_report_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +801,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[8]
+	mi := &file_cellquota_v1_report_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +814,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{8}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TraceEvent) GetAt() *timestamppb.Timestamp {
@@ -692,7 +865,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[9]
+	mi := &file_cellquota_v1_report_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +877,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[9]
+	mi := &file_cellquota_v1_report_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +890,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{9}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -751,7 +924,7 @@ type RequestKey struct {
 
 func (x *RequestKey) Reset() {
 	*x = RequestKey{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[10]
+	mi := &file_cellquota_v1_report_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +936,7 @@ func (x *RequestKey) String() string {
 func (*RequestKey) ProtoMessage() {}
 
 func (x *RequestKey) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[10]
+	mi := &file_cellquota_v1_report_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +949,7 @@ func (x *RequestKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestKey.ProtoReflect.Descriptor instead.
 func (*RequestKey) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RequestKey) GetCampaignId() string {
@@ -820,7 +993,7 @@ type ResolvedRequest struct {
 
 func (x *ResolvedRequest) Reset() {
 	*x = ResolvedRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[11]
+	mi := &file_cellquota_v1_report_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -832,7 +1005,7 @@ func (x *ResolvedRequest) String() string {
 func (*ResolvedRequest) ProtoMessage() {}
 
 func (x *ResolvedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[11]
+	mi := &file_cellquota_v1_report_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -845,7 +1018,7 @@ func (x *ResolvedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvedRequest.ProtoReflect.Descriptor instead.
 func (*ResolvedRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{11}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResolvedRequest) GetKey() *RequestKey {
@@ -887,7 +1060,7 @@ type ResolvedRow struct {
 
 func (x *ResolvedRow) Reset() {
 	*x = ResolvedRow{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[12]
+	mi := &file_cellquota_v1_report_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1072,7 @@ func (x *ResolvedRow) String() string {
 func (*ResolvedRow) ProtoMessage() {}
 
 func (x *ResolvedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[12]
+	mi := &file_cellquota_v1_report_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1085,7 @@ func (x *ResolvedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvedRow.ProtoReflect.Descriptor instead.
 func (*ResolvedRow) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{12}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResolvedRow) GetCellId() string {
@@ -982,7 +1155,7 @@ type ResolveRequestsRequest struct {
 
 func (x *ResolveRequestsRequest) Reset() {
 	*x = ResolveRequestsRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[13]
+	mi := &file_cellquota_v1_report_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1167,7 @@ func (x *ResolveRequestsRequest) String() string {
 func (*ResolveRequestsRequest) ProtoMessage() {}
 
 func (x *ResolveRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[13]
+	mi := &file_cellquota_v1_report_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1180,7 @@ func (x *ResolveRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResolveRequestsRequest) GetKeys() []*RequestKey {
@@ -1032,7 +1205,7 @@ type ResolveRequestsResponse struct {
 
 func (x *ResolveRequestsResponse) Reset() {
 	*x = ResolveRequestsResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[14]
+	mi := &file_cellquota_v1_report_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1217,7 @@ func (x *ResolveRequestsResponse) String() string {
 func (*ResolveRequestsResponse) ProtoMessage() {}
 
 func (x *ResolveRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[14]
+	mi := &file_cellquota_v1_report_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1230,7 @@ func (x *ResolveRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ResolveRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResolveRequestsResponse) GetRequests() []*ResolvedRequest {
@@ -1092,7 +1265,7 @@ type GetSalesRequest struct {
 
 func (x *GetSalesRequest) Reset() {
 	*x = GetSalesRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[15]
+	mi := &file_cellquota_v1_report_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1277,7 @@ func (x *GetSalesRequest) String() string {
 func (*GetSalesRequest) ProtoMessage() {}
 
 func (x *GetSalesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[15]
+	mi := &file_cellquota_v1_report_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1290,7 @@ func (x *GetSalesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSalesRequest.ProtoReflect.Descriptor instead.
 func (*GetSalesRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetSalesRequest) GetCampaignId() string {
@@ -1142,7 +1315,7 @@ type CellStock struct {
 
 func (x *CellStock) Reset() {
 	*x = CellStock{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[16]
+	mi := &file_cellquota_v1_report_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1327,7 @@ func (x *CellStock) String() string {
 func (*CellStock) ProtoMessage() {}
 
 func (x *CellStock) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[16]
+	mi := &file_cellquota_v1_report_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1340,7 @@ func (x *CellStock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellStock.ProtoReflect.Descriptor instead.
 func (*CellStock) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CellStock) GetCellId() string {
@@ -1204,7 +1377,7 @@ type GetSalesResponse struct {
 
 func (x *GetSalesResponse) Reset() {
 	*x = GetSalesResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[17]
+	mi := &file_cellquota_v1_report_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1389,7 @@ func (x *GetSalesResponse) String() string {
 func (*GetSalesResponse) ProtoMessage() {}
 
 func (x *GetSalesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[17]
+	mi := &file_cellquota_v1_report_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1402,7 @@ func (x *GetSalesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSalesResponse.ProtoReflect.Descriptor instead.
 func (*GetSalesResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetSalesResponse) GetBooks() []*Book {
@@ -1246,12 +1419,496 @@ func (x *GetSalesResponse) GetStocks() []*CellStock {
 	return nil
 }
 
+// GetUndersellRequest names a campaign.
+type GetUndersellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId    string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUndersellRequest) Reset() {
+	*x = GetUndersellRequest{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUndersellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUndersellRequest) ProtoMessage() {}
+
+func (x *GetUndersellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUndersellRequest.ProtoReflect.Descriptor instead.
+func (*GetUndersellRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GetUndersellRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+// CauseUnits is units of one cause.
+type CauseUnits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cause.
+	Cause UndersellCause `protobuf:"varint,1,opt,name=cause,proto3,enum=cellquota.v1.UndersellCause" json:"cause,omitempty"`
+	// Units.
+	Units int32 `protobuf:"varint,2,opt,name=units,proto3" json:"units,omitempty"`
+	// Cell that has them, or empty.
+	CellId        string `protobuf:"bytes,3,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CauseUnits) Reset() {
+	*x = CauseUnits{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CauseUnits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CauseUnits) ProtoMessage() {}
+
+func (x *CauseUnits) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CauseUnits.ProtoReflect.Descriptor instead.
+func (*CauseUnits) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CauseUnits) GetCause() UndersellCause {
+	if x != nil {
+		return x.Cause
+	}
+	return UndersellCause_UNDERSELL_CAUSE_UNSPECIFIED
+}
+
+func (x *CauseUnits) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *CauseUnits) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+// SkuUndersell is one SKU's account: sale_limit = confirmed + the causes' units.
+type SkuUndersell struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SKU.
+	SkuId string `protobuf:"bytes,1,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Units that might be sold.
+	SaleLimit int32 `protobuf:"varint,2,opt,name=sale_limit,json=saleLimit,proto3" json:"sale_limit,omitempty"`
+	// Units sold.
+	Confirmed int32 `protobuf:"varint,3,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// Where the others are, summed per cause.
+	Causes []*CauseUnits `protobuf:"bytes,4,rep,name=causes,proto3" json:"causes,omitempty"`
+	// The same per cell.
+	Cells         []*CauseUnits `protobuf:"bytes,5,rep,name=cells,proto3" json:"cells,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkuUndersell) Reset() {
+	*x = SkuUndersell{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkuUndersell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkuUndersell) ProtoMessage() {}
+
+func (x *SkuUndersell) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkuUndersell.ProtoReflect.Descriptor instead.
+func (*SkuUndersell) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *SkuUndersell) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *SkuUndersell) GetSaleLimit() int32 {
+	if x != nil {
+		return x.SaleLimit
+	}
+	return 0
+}
+
+func (x *SkuUndersell) GetConfirmed() int32 {
+	if x != nil {
+		return x.Confirmed
+	}
+	return 0
+}
+
+func (x *SkuUndersell) GetCauses() []*CauseUnits {
+	if x != nil {
+		return x.Causes
+	}
+	return nil
+}
+
+func (x *SkuUndersell) GetCells() []*CauseUnits {
+	if x != nil {
+		return x.Cells
+	}
+	return nil
+}
+
+// GetUndersellResponse holds the account.
+type GetUndersellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In order of SKU ids.
+	Skus []*SkuUndersell `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
+	// Cells that did not answer: their units are FROZEN here.
+	Unreachable   map[string]string `protobuf:"bytes,2,rep,name=unreachable,proto3" json:"unreachable,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUndersellResponse) Reset() {
+	*x = GetUndersellResponse{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUndersellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUndersellResponse) ProtoMessage() {}
+
+func (x *GetUndersellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUndersellResponse.ProtoReflect.Descriptor instead.
+func (*GetUndersellResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *GetUndersellResponse) GetSkus() []*SkuUndersell {
+	if x != nil {
+		return x.Skus
+	}
+	return nil
+}
+
+func (x *GetUndersellResponse) GetUnreachable() map[string]string {
+	if x != nil {
+		return x.Unreachable
+	}
+	return nil
+}
+
+// AuditEvent is one mutation, or a minute's refusals of one actor and method.
+type AuditEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When; for refusals the minute.
+	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// Who.
+	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
+	// gRPC method.
+	Method string `protobuf:"bytes,3,opt,name=method,proto3" json:"method,omitempty"`
+	// Operation or adjustment id.
+	OperationId string `protobuf:"bytes,4,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// What it was about.
+	Subject string `protobuf:"bytes,5,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Why.
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Refusals of that minute; 0: a mutation that was done.
+	Refusals int64 `protobuf:"varint,7,opt,name=refusals,proto3" json:"refusals,omitempty"`
+	// Reason of the last refusal, such as PERMISSION_DENIED.
+	Refusal       string `protobuf:"bytes,8,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditEvent) Reset() {
+	*x = AuditEvent{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditEvent) ProtoMessage() {}
+
+func (x *AuditEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
+func (*AuditEvent) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *AuditEvent) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *AuditEvent) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *AuditEvent) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *AuditEvent) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *AuditEvent) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *AuditEvent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *AuditEvent) GetRefusals() int64 {
+	if x != nil {
+		return x.Refusals
+	}
+	return 0
+}
+
+func (x *AuditEvent) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+// ListAuditEventsRequest pages through the audit.
+type ListAuditEventsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 1,000; 0: 100.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Of the previous page.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only this actor's; empty: all.
+	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Only about subjects that begin so; empty: all.
+	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditEventsRequest) Reset() {
+	*x = ListAuditEventsRequest{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditEventsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditEventsRequest) ProtoMessage() {}
+
+func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditEventsRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditEventsRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *ListAuditEventsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditEventsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListAuditEventsRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ListAuditEventsRequest) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+// ListAuditEventsResponse holds a page.
+type ListAuditEventsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Newest first.
+	Events []*AuditEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Empty at the end.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditEventsResponse) Reset() {
+	*x = ListAuditEventsResponse{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditEventsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditEventsResponse) ProtoMessage() {}
+
+func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditEventsResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditEventsResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListAuditEventsResponse) GetEvents() []*AuditEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ListAuditEventsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
 var File_cellquota_v1_report_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\n" +
 	"\x19cellquota/v1/report.proto\x12\fcellquota.v1\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\x93\x03\n" +
+	"\x10GetStatusRequest\"\xce\x05\n" +
 	"\x11GetStatusResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\x12\x17\n" +
@@ -1261,11 +1918,25 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\x05cells\x18\x06 \x03(\v2\x12.cellquota.v1.CellR\x05cells\x12!\n" +
 	"\ffrozen_units\x18\a \x01(\x03R\vfrozenUnits\x12@\n" +
 	"\x05edges\x18\b \x03(\v2*.cellquota.v1.GetStatusResponse.EdgesEntryR\x05edges\x12 \n" +
-	"\vquarantined\x18\t \x03(\tR\vquarantined\x1a8\n" +
+	"\vquarantined\x18\t \x03(\tR\vquarantined\x127\n" +
+	"\breplicas\x18\n" +
+	" \x03(\v2\x1b.cellquota.v1.ReplicaStatusR\breplicas\x12C\n" +
+	"\fcertificates\x18\v \x03(\v2\x1f.cellquota.v1.CertificateStatusR\fcertificates\x12&\n" +
+	"\x0fetcd_size_bytes\x18\f \x01(\x03R\retcdSizeBytes\x12!\n" +
+	"\fetcd_nospace\x18\r \x01(\bR\vetcdNospace\x12\x1a\n" +
+	"\brestored\x18\x0e \x01(\tR\brestored\x12'\n" +
+	"\x0fopen_operations\x18\x0f \x01(\x05R\x0eopenOperations\x12+\n" +
+	"\x11pending_approvals\x18\x10 \x01(\x05R\x10pendingApprovals\x1a8\n" +
 	"\n" +
 	"EdgesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"0\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"A\n" +
+	"\rReplicaStatus\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
+	"\x06leader\x18\x02 \x01(\bR\x06leader\"`\n" +
+	"\x11CertificateStatus\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
+	"\tnot_after\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"0\n" +
 	"\rVerifyRequest\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\"n\n" +
@@ -1355,13 +2026,55 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\vunreachable\x18\x03 \x01(\tR\vunreachable\"m\n" +
 	"\x10GetSalesResponse\x12(\n" +
 	"\x05books\x18\x01 \x03(\v2\x12.cellquota.v1.BookR\x05books\x12/\n" +
-	"\x06stocks\x18\x02 \x03(\v2\x17.cellquota.v1.CellStockR\x06stocks2\x8f\x03\n" +
+	"\x06stocks\x18\x02 \x03(\v2\x17.cellquota.v1.CellStockR\x06stocks\"6\n" +
+	"\x13GetUndersellRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\"o\n" +
+	"\n" +
+	"CauseUnits\x122\n" +
+	"\x05cause\x18\x01 \x01(\x0e2\x1c.cellquota.v1.UndersellCauseR\x05cause\x12\x14\n" +
+	"\x05units\x18\x02 \x01(\x05R\x05units\x12\x17\n" +
+	"\acell_id\x18\x03 \x01(\tR\x06cellId\"\xc4\x01\n" +
+	"\fSkuUndersell\x12\x15\n" +
+	"\x06sku_id\x18\x01 \x01(\tR\x05skuId\x12\x1d\n" +
+	"\n" +
+	"sale_limit\x18\x02 \x01(\x05R\tsaleLimit\x12\x1c\n" +
+	"\tconfirmed\x18\x03 \x01(\x05R\tconfirmed\x120\n" +
+	"\x06causes\x18\x04 \x03(\v2\x18.cellquota.v1.CauseUnitsR\x06causes\x12.\n" +
+	"\x05cells\x18\x05 \x03(\v2\x18.cellquota.v1.CauseUnitsR\x05cells\"\xdd\x01\n" +
+	"\x14GetUndersellResponse\x12.\n" +
+	"\x04skus\x18\x01 \x03(\v2\x1a.cellquota.v1.SkuUndersellR\x04skus\x12U\n" +
+	"\vunreachable\x18\x02 \x03(\v23.cellquota.v1.GetUndersellResponse.UnreachableEntryR\vunreachable\x1a>\n" +
+	"\x10UnreachableEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\x01\n" +
+	"\n" +
+	"AuditEvent\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
+	"\x05actor\x18\x02 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06method\x18\x03 \x01(\tR\x06method\x12!\n" +
+	"\foperation_id\x18\x04 \x01(\tR\voperationId\x12\x18\n" +
+	"\asubject\x18\x05 \x01(\tR\asubject\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1a\n" +
+	"\brefusals\x18\a \x01(\x03R\brefusals\x12\x18\n" +
+	"\arefusal\x18\b \x01(\tR\arefusal\"\x84\x01\n" +
+	"\x16ListAuditEventsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\"s\n" +
+	"\x17ListAuditEventsResponse\x120\n" +
+	"\x06events\x18\x01 \x03(\v2\x18.cellquota.v1.AuditEventR\x06events\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xc6\x04\n" +
 	"\rReportService\x12L\n" +
 	"\tGetStatus\x12\x1e.cellquota.v1.GetStatusRequest\x1a\x1f.cellquota.v1.GetStatusResponse\x12C\n" +
 	"\x06Verify\x12\x1b.cellquota.v1.VerifyRequest\x1a\x1c.cellquota.v1.VerifyResponse\x12@\n" +
 	"\x05Trace\x12\x1a.cellquota.v1.TraceRequest\x1a\x1b.cellquota.v1.TraceResponse\x12^\n" +
 	"\x0fResolveRequests\x12$.cellquota.v1.ResolveRequestsRequest\x1a%.cellquota.v1.ResolveRequestsResponse\x12I\n" +
-	"\bGetSales\x12\x1d.cellquota.v1.GetSalesRequest\x1a\x1e.cellquota.v1.GetSalesResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
+	"\bGetSales\x12\x1d.cellquota.v1.GetSalesRequest\x1a\x1e.cellquota.v1.GetSalesResponse\x12U\n" +
+	"\fGetUndersell\x12!.cellquota.v1.GetUndersellRequest\x1a\".cellquota.v1.GetUndersellResponse\x12^\n" +
+	"\x0fListAuditEvents\x12$.cellquota.v1.ListAuditEventsRequest\x1a%.cellquota.v1.ListAuditEventsResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
 	file_cellquota_v1_report_proto_rawDescOnce sync.Once
@@ -1375,76 +2088,101 @@ func file_cellquota_v1_report_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_report_proto_rawDescData
 }
 
-var file_cellquota_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_cellquota_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_cellquota_v1_report_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),        // 0: cellquota.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),       // 1: cellquota.v1.GetStatusResponse
-	(*VerifyRequest)(nil),           // 2: cellquota.v1.VerifyRequest
-	(*Check)(nil),                   // 3: cellquota.v1.Check
-	(*Breach)(nil),                  // 4: cellquota.v1.Breach
-	(*Unchecked)(nil),               // 5: cellquota.v1.Unchecked
-	(*VerifyResponse)(nil),          // 6: cellquota.v1.VerifyResponse
-	(*TraceRequest)(nil),            // 7: cellquota.v1.TraceRequest
-	(*TraceEvent)(nil),              // 8: cellquota.v1.TraceEvent
-	(*TraceResponse)(nil),           // 9: cellquota.v1.TraceResponse
-	(*RequestKey)(nil),              // 10: cellquota.v1.RequestKey
-	(*ResolvedRequest)(nil),         // 11: cellquota.v1.ResolvedRequest
-	(*ResolvedRow)(nil),             // 12: cellquota.v1.ResolvedRow
-	(*ResolveRequestsRequest)(nil),  // 13: cellquota.v1.ResolveRequestsRequest
-	(*ResolveRequestsResponse)(nil), // 14: cellquota.v1.ResolveRequestsResponse
-	(*GetSalesRequest)(nil),         // 15: cellquota.v1.GetSalesRequest
-	(*CellStock)(nil),               // 16: cellquota.v1.CellStock
-	(*GetSalesResponse)(nil),        // 17: cellquota.v1.GetSalesResponse
-	nil,                             // 18: cellquota.v1.GetStatusResponse.EdgesEntry
-	nil,                             // 19: cellquota.v1.TraceEvent.FieldsEntry
-	nil,                             // 20: cellquota.v1.TraceResponse.UnreachableEntry
-	nil,                             // 21: cellquota.v1.ResolveRequestsResponse.UnreachableEntry
-	nil,                             // 22: cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
-	(*Term)(nil),                    // 23: cellquota.v1.Term
-	(*Cell)(nil),                    // 24: cellquota.v1.Cell
-	(Verdict)(0),                    // 25: cellquota.v1.Verdict
-	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
-	(OrderState)(0),                 // 27: cellquota.v1.OrderState
-	(*StockFacts)(nil),              // 28: cellquota.v1.StockFacts
-	(*Book)(nil),                    // 29: cellquota.v1.Book
+	(*ReplicaStatus)(nil),           // 2: cellquota.v1.ReplicaStatus
+	(*CertificateStatus)(nil),       // 3: cellquota.v1.CertificateStatus
+	(*VerifyRequest)(nil),           // 4: cellquota.v1.VerifyRequest
+	(*Check)(nil),                   // 5: cellquota.v1.Check
+	(*Breach)(nil),                  // 6: cellquota.v1.Breach
+	(*Unchecked)(nil),               // 7: cellquota.v1.Unchecked
+	(*VerifyResponse)(nil),          // 8: cellquota.v1.VerifyResponse
+	(*TraceRequest)(nil),            // 9: cellquota.v1.TraceRequest
+	(*TraceEvent)(nil),              // 10: cellquota.v1.TraceEvent
+	(*TraceResponse)(nil),           // 11: cellquota.v1.TraceResponse
+	(*RequestKey)(nil),              // 12: cellquota.v1.RequestKey
+	(*ResolvedRequest)(nil),         // 13: cellquota.v1.ResolvedRequest
+	(*ResolvedRow)(nil),             // 14: cellquota.v1.ResolvedRow
+	(*ResolveRequestsRequest)(nil),  // 15: cellquota.v1.ResolveRequestsRequest
+	(*ResolveRequestsResponse)(nil), // 16: cellquota.v1.ResolveRequestsResponse
+	(*GetSalesRequest)(nil),         // 17: cellquota.v1.GetSalesRequest
+	(*CellStock)(nil),               // 18: cellquota.v1.CellStock
+	(*GetSalesResponse)(nil),        // 19: cellquota.v1.GetSalesResponse
+	(*GetUndersellRequest)(nil),     // 20: cellquota.v1.GetUndersellRequest
+	(*CauseUnits)(nil),              // 21: cellquota.v1.CauseUnits
+	(*SkuUndersell)(nil),            // 22: cellquota.v1.SkuUndersell
+	(*GetUndersellResponse)(nil),    // 23: cellquota.v1.GetUndersellResponse
+	(*AuditEvent)(nil),              // 24: cellquota.v1.AuditEvent
+	(*ListAuditEventsRequest)(nil),  // 25: cellquota.v1.ListAuditEventsRequest
+	(*ListAuditEventsResponse)(nil), // 26: cellquota.v1.ListAuditEventsResponse
+	nil,                             // 27: cellquota.v1.GetStatusResponse.EdgesEntry
+	nil,                             // 28: cellquota.v1.TraceEvent.FieldsEntry
+	nil,                             // 29: cellquota.v1.TraceResponse.UnreachableEntry
+	nil,                             // 30: cellquota.v1.ResolveRequestsResponse.UnreachableEntry
+	nil,                             // 31: cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
+	nil,                             // 32: cellquota.v1.GetUndersellResponse.UnreachableEntry
+	(*Term)(nil),                    // 33: cellquota.v1.Term
+	(*Cell)(nil),                    // 34: cellquota.v1.Cell
+	(*timestamppb.Timestamp)(nil),   // 35: google.protobuf.Timestamp
+	(Verdict)(0),                    // 36: cellquota.v1.Verdict
+	(OrderState)(0),                 // 37: cellquota.v1.OrderState
+	(*StockFacts)(nil),              // 38: cellquota.v1.StockFacts
+	(*Book)(nil),                    // 39: cellquota.v1.Book
+	(UndersellCause)(0),             // 40: cellquota.v1.UndersellCause
 }
 var file_cellquota_v1_report_proto_depIdxs = []int32{
-	23, // 0: cellquota.v1.GetStatusResponse.term:type_name -> cellquota.v1.Term
-	24, // 1: cellquota.v1.GetStatusResponse.cells:type_name -> cellquota.v1.Cell
-	18, // 2: cellquota.v1.GetStatusResponse.edges:type_name -> cellquota.v1.GetStatusResponse.EdgesEntry
-	25, // 3: cellquota.v1.Check.verdict:type_name -> cellquota.v1.Verdict
-	3,  // 4: cellquota.v1.VerifyResponse.checks:type_name -> cellquota.v1.Check
-	4,  // 5: cellquota.v1.VerifyResponse.breaches:type_name -> cellquota.v1.Breach
-	5,  // 6: cellquota.v1.VerifyResponse.unchecked:type_name -> cellquota.v1.Unchecked
-	26, // 7: cellquota.v1.TraceEvent.at:type_name -> google.protobuf.Timestamp
-	19, // 8: cellquota.v1.TraceEvent.fields:type_name -> cellquota.v1.TraceEvent.FieldsEntry
-	8,  // 9: cellquota.v1.TraceResponse.events:type_name -> cellquota.v1.TraceEvent
-	20, // 10: cellquota.v1.TraceResponse.unreachable:type_name -> cellquota.v1.TraceResponse.UnreachableEntry
-	10, // 11: cellquota.v1.ResolvedRequest.key:type_name -> cellquota.v1.RequestKey
-	12, // 12: cellquota.v1.ResolvedRequest.rows:type_name -> cellquota.v1.ResolvedRow
-	27, // 13: cellquota.v1.ResolvedRow.order_state:type_name -> cellquota.v1.OrderState
-	10, // 14: cellquota.v1.ResolveRequestsRequest.keys:type_name -> cellquota.v1.RequestKey
-	11, // 15: cellquota.v1.ResolveRequestsResponse.requests:type_name -> cellquota.v1.ResolvedRequest
-	21, // 16: cellquota.v1.ResolveRequestsResponse.unreachable:type_name -> cellquota.v1.ResolveRequestsResponse.UnreachableEntry
-	22, // 17: cellquota.v1.ResolveRequestsResponse.messages_from:type_name -> cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
-	28, // 18: cellquota.v1.CellStock.stock:type_name -> cellquota.v1.StockFacts
-	29, // 19: cellquota.v1.GetSalesResponse.books:type_name -> cellquota.v1.Book
-	16, // 20: cellquota.v1.GetSalesResponse.stocks:type_name -> cellquota.v1.CellStock
-	0,  // 21: cellquota.v1.ReportService.GetStatus:input_type -> cellquota.v1.GetStatusRequest
-	2,  // 22: cellquota.v1.ReportService.Verify:input_type -> cellquota.v1.VerifyRequest
-	7,  // 23: cellquota.v1.ReportService.Trace:input_type -> cellquota.v1.TraceRequest
-	13, // 24: cellquota.v1.ReportService.ResolveRequests:input_type -> cellquota.v1.ResolveRequestsRequest
-	15, // 25: cellquota.v1.ReportService.GetSales:input_type -> cellquota.v1.GetSalesRequest
-	1,  // 26: cellquota.v1.ReportService.GetStatus:output_type -> cellquota.v1.GetStatusResponse
-	6,  // 27: cellquota.v1.ReportService.Verify:output_type -> cellquota.v1.VerifyResponse
-	9,  // 28: cellquota.v1.ReportService.Trace:output_type -> cellquota.v1.TraceResponse
-	14, // 29: cellquota.v1.ReportService.ResolveRequests:output_type -> cellquota.v1.ResolveRequestsResponse
-	17, // 30: cellquota.v1.ReportService.GetSales:output_type -> cellquota.v1.GetSalesResponse
-	26, // [26:31] is the sub-list for method output_type
-	21, // [21:26] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	33, // 0: cellquota.v1.GetStatusResponse.term:type_name -> cellquota.v1.Term
+	34, // 1: cellquota.v1.GetStatusResponse.cells:type_name -> cellquota.v1.Cell
+	27, // 2: cellquota.v1.GetStatusResponse.edges:type_name -> cellquota.v1.GetStatusResponse.EdgesEntry
+	2,  // 3: cellquota.v1.GetStatusResponse.replicas:type_name -> cellquota.v1.ReplicaStatus
+	3,  // 4: cellquota.v1.GetStatusResponse.certificates:type_name -> cellquota.v1.CertificateStatus
+	35, // 5: cellquota.v1.CertificateStatus.not_after:type_name -> google.protobuf.Timestamp
+	36, // 6: cellquota.v1.Check.verdict:type_name -> cellquota.v1.Verdict
+	5,  // 7: cellquota.v1.VerifyResponse.checks:type_name -> cellquota.v1.Check
+	6,  // 8: cellquota.v1.VerifyResponse.breaches:type_name -> cellquota.v1.Breach
+	7,  // 9: cellquota.v1.VerifyResponse.unchecked:type_name -> cellquota.v1.Unchecked
+	35, // 10: cellquota.v1.TraceEvent.at:type_name -> google.protobuf.Timestamp
+	28, // 11: cellquota.v1.TraceEvent.fields:type_name -> cellquota.v1.TraceEvent.FieldsEntry
+	10, // 12: cellquota.v1.TraceResponse.events:type_name -> cellquota.v1.TraceEvent
+	29, // 13: cellquota.v1.TraceResponse.unreachable:type_name -> cellquota.v1.TraceResponse.UnreachableEntry
+	12, // 14: cellquota.v1.ResolvedRequest.key:type_name -> cellquota.v1.RequestKey
+	14, // 15: cellquota.v1.ResolvedRequest.rows:type_name -> cellquota.v1.ResolvedRow
+	37, // 16: cellquota.v1.ResolvedRow.order_state:type_name -> cellquota.v1.OrderState
+	12, // 17: cellquota.v1.ResolveRequestsRequest.keys:type_name -> cellquota.v1.RequestKey
+	13, // 18: cellquota.v1.ResolveRequestsResponse.requests:type_name -> cellquota.v1.ResolvedRequest
+	30, // 19: cellquota.v1.ResolveRequestsResponse.unreachable:type_name -> cellquota.v1.ResolveRequestsResponse.UnreachableEntry
+	31, // 20: cellquota.v1.ResolveRequestsResponse.messages_from:type_name -> cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
+	38, // 21: cellquota.v1.CellStock.stock:type_name -> cellquota.v1.StockFacts
+	39, // 22: cellquota.v1.GetSalesResponse.books:type_name -> cellquota.v1.Book
+	18, // 23: cellquota.v1.GetSalesResponse.stocks:type_name -> cellquota.v1.CellStock
+	40, // 24: cellquota.v1.CauseUnits.cause:type_name -> cellquota.v1.UndersellCause
+	21, // 25: cellquota.v1.SkuUndersell.causes:type_name -> cellquota.v1.CauseUnits
+	21, // 26: cellquota.v1.SkuUndersell.cells:type_name -> cellquota.v1.CauseUnits
+	22, // 27: cellquota.v1.GetUndersellResponse.skus:type_name -> cellquota.v1.SkuUndersell
+	32, // 28: cellquota.v1.GetUndersellResponse.unreachable:type_name -> cellquota.v1.GetUndersellResponse.UnreachableEntry
+	35, // 29: cellquota.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	24, // 30: cellquota.v1.ListAuditEventsResponse.events:type_name -> cellquota.v1.AuditEvent
+	0,  // 31: cellquota.v1.ReportService.GetStatus:input_type -> cellquota.v1.GetStatusRequest
+	4,  // 32: cellquota.v1.ReportService.Verify:input_type -> cellquota.v1.VerifyRequest
+	9,  // 33: cellquota.v1.ReportService.Trace:input_type -> cellquota.v1.TraceRequest
+	15, // 34: cellquota.v1.ReportService.ResolveRequests:input_type -> cellquota.v1.ResolveRequestsRequest
+	17, // 35: cellquota.v1.ReportService.GetSales:input_type -> cellquota.v1.GetSalesRequest
+	20, // 36: cellquota.v1.ReportService.GetUndersell:input_type -> cellquota.v1.GetUndersellRequest
+	25, // 37: cellquota.v1.ReportService.ListAuditEvents:input_type -> cellquota.v1.ListAuditEventsRequest
+	1,  // 38: cellquota.v1.ReportService.GetStatus:output_type -> cellquota.v1.GetStatusResponse
+	8,  // 39: cellquota.v1.ReportService.Verify:output_type -> cellquota.v1.VerifyResponse
+	11, // 40: cellquota.v1.ReportService.Trace:output_type -> cellquota.v1.TraceResponse
+	16, // 41: cellquota.v1.ReportService.ResolveRequests:output_type -> cellquota.v1.ResolveRequestsResponse
+	19, // 42: cellquota.v1.ReportService.GetSales:output_type -> cellquota.v1.GetSalesResponse
+	23, // 43: cellquota.v1.ReportService.GetUndersell:output_type -> cellquota.v1.GetUndersellResponse
+	26, // 44: cellquota.v1.ReportService.ListAuditEvents:output_type -> cellquota.v1.ListAuditEventsResponse
+	38, // [38:45] is the sub-list for method output_type
+	31, // [31:38] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_report_proto_init() }
@@ -1461,7 +2199,7 @@ func file_cellquota_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_report_proto_rawDesc), len(file_cellquota_v1_report_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

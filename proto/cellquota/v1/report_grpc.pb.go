@@ -24,6 +24,8 @@ const (
 	ReportService_Trace_FullMethodName           = "/cellquota.v1.ReportService/Trace"
 	ReportService_ResolveRequests_FullMethodName = "/cellquota.v1.ReportService/ResolveRequests"
 	ReportService_GetSales_FullMethodName        = "/cellquota.v1.ReportService/GetSales"
+	ReportService_GetUndersell_FullMethodName    = "/cellquota.v1.ReportService/GetUndersell"
+	ReportService_ListAuditEvents_FullMethodName = "/cellquota.v1.ReportService/ListAuditEvents"
 )
 
 // ReportServiceClient is the client API for ReportService service.
@@ -43,6 +45,10 @@ type ReportServiceClient interface {
 	ResolveRequests(ctx context.Context, in *ResolveRequestsRequest, opts ...grpc.CallOption) (*ResolveRequestsResponse, error)
 	// GetSales answers every cell's stock rows, for tables that must sum to the limit.
 	GetSales(ctx context.Context, in *GetSalesRequest, opts ...grpc.CallOption) (*GetSalesResponse, error)
+	// GetUndersell answers, per SKU, where every unit is that was not sold (I10).
+	GetUndersell(ctx context.Context, in *GetUndersellRequest, opts ...grpc.CallOption) (*GetUndersellResponse, error)
+	// ListAuditEvents answers who did what, newest first, from etcd and the archive.
+	ListAuditEvents(ctx context.Context, in *ListAuditEventsRequest, opts ...grpc.CallOption) (*ListAuditEventsResponse, error)
 }
 
 type reportServiceClient struct {
@@ -103,6 +109,26 @@ func (c *reportServiceClient) GetSales(ctx context.Context, in *GetSalesRequest,
 	return out, nil
 }
 
+func (c *reportServiceClient) GetUndersell(ctx context.Context, in *GetUndersellRequest, opts ...grpc.CallOption) (*GetUndersellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUndersellResponse)
+	err := c.cc.Invoke(ctx, ReportService_GetUndersell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reportServiceClient) ListAuditEvents(ctx context.Context, in *ListAuditEventsRequest, opts ...grpc.CallOption) (*ListAuditEventsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAuditEventsResponse)
+	err := c.cc.Invoke(ctx, ReportService_ListAuditEvents_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ReportServiceServer is the server API for ReportService service.
 // All implementations must embed UnimplementedReportServiceServer
 // for forward compatibility.
@@ -120,6 +146,10 @@ type ReportServiceServer interface {
 	ResolveRequests(context.Context, *ResolveRequestsRequest) (*ResolveRequestsResponse, error)
 	// GetSales answers every cell's stock rows, for tables that must sum to the limit.
 	GetSales(context.Context, *GetSalesRequest) (*GetSalesResponse, error)
+	// GetUndersell answers, per SKU, where every unit is that was not sold (I10).
+	GetUndersell(context.Context, *GetUndersellRequest) (*GetUndersellResponse, error)
+	// ListAuditEvents answers who did what, newest first, from etcd and the archive.
+	ListAuditEvents(context.Context, *ListAuditEventsRequest) (*ListAuditEventsResponse, error)
 	mustEmbedUnimplementedReportServiceServer()
 }
 
@@ -144,6 +174,12 @@ func (UnimplementedReportServiceServer) ResolveRequests(context.Context, *Resolv
 }
 func (UnimplementedReportServiceServer) GetSales(context.Context, *GetSalesRequest) (*GetSalesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSales not implemented")
+}
+func (UnimplementedReportServiceServer) GetUndersell(context.Context, *GetUndersellRequest) (*GetUndersellResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUndersell not implemented")
+}
+func (UnimplementedReportServiceServer) ListAuditEvents(context.Context, *ListAuditEventsRequest) (*ListAuditEventsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAuditEvents not implemented")
 }
 func (UnimplementedReportServiceServer) mustEmbedUnimplementedReportServiceServer() {}
 func (UnimplementedReportServiceServer) testEmbeddedByValue()                       {}
@@ -256,6 +292,42 @@ func _ReportService_GetSales_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReportService_GetUndersell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUndersellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReportServiceServer).GetUndersell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReportService_GetUndersell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReportServiceServer).GetUndersell(ctx, req.(*GetUndersellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReportService_ListAuditEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAuditEventsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReportServiceServer).ListAuditEvents(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReportService_ListAuditEvents_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReportServiceServer).ListAuditEvents(ctx, req.(*ListAuditEventsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // ReportService_ServiceDesc is the grpc.ServiceDesc for ReportService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -282,6 +354,14 @@ var ReportService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSales",
 			Handler:    _ReportService_GetSales_Handler,
+		},
+		{
+			MethodName: "GetUndersell",
+			Handler:    _ReportService_GetUndersell_Handler,
+		},
+		{
+			MethodName: "ListAuditEvents",
+			Handler:    _ReportService_ListAuditEvents_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -28,6 +28,8 @@ type WatchRoutesRequest struct {
 	EdgeId string `protobuf:"bytes,1,opt,name=edge_id,json=edgeId,proto3" json:"edge_id,omitempty"`
 	// Newest revision applied; 0 in the first message.
 	AckedRevision int64 `protobuf:"varint,2,opt,name=acked_revision,json=ackedRevision,proto3" json:"acked_revision,omitempty"`
+	// Keys whose bytes the edge has, "USE/KID"; at most 64.
+	Keys          []string `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -74,6 +76,13 @@ func (x *WatchRoutesRequest) GetAckedRevision() int64 {
 		return x.AckedRevision
 	}
 	return 0
+}
+
+func (x *WatchRoutesRequest) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
 }
 
 // WatchRoutesResponse is a snapshot or a change.
@@ -195,6 +204,8 @@ type CampaignRoute struct {
 	FinalSkus []string `protobuf:"bytes,7,rep,name=final_skus,json=finalSkus,proto3" json:"final_skus,omitempty"`
 	// Unix milliseconds of the publish.
 	PublishedAtMs int64 `protobuf:"varint,8,opt,name=published_at_ms,json=publishedAtMs,proto3" json:"published_at_ms,omitempty"`
+	// It was cancelled.
+	Cancelled     bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -283,6 +294,13 @@ func (x *CampaignRoute) GetPublishedAtMs() int64 {
 		return x.PublishedAtMs
 	}
 	return 0
+}
+
+func (x *CampaignRoute) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
 }
 
 // DomainRoute maps one domain's buckets to cells.
@@ -405,7 +423,9 @@ type CellRoute struct {
 	// State, SUSPECT included.
 	State CellState `protobuf:"varint,3,opt,name=state,proto3,enum=cellquota.v1.CellState" json:"state,omitempty"`
 	// gRPC addresses of its live processes with the role admission.
-	Addresses     []string `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Addresses []string `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Paused by an operator.
+	Paused        bool `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -468,68 +488,11 @@ func (x *CellRoute) GetAddresses() []string {
 	return nil
 }
 
-// KeyInfo is one key's state; the bytes are files.
-type KeyInfo struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// permit, receipt or payment.
-	Use string `protobuf:"bytes,1,opt,name=use,proto3" json:"use,omitempty"`
-	// Key id.
-	Kid string `protobuf:"bytes,2,opt,name=kid,proto3" json:"kid,omitempty"`
-	// PENDING, ACTIVE, RETIRING or REVOKED.
-	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KeyInfo) Reset() {
-	*x = KeyInfo{}
-	mi := &file_cellquota_v1_routing_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KeyInfo) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KeyInfo) ProtoMessage() {}
-
-func (x *KeyInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_routing_proto_msgTypes[6]
+func (x *CellRoute) GetPaused() bool {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.Paused
 	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KeyInfo.ProtoReflect.Descriptor instead.
-func (*KeyInfo) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *KeyInfo) GetUse() string {
-	if x != nil {
-		return x.Use
-	}
-	return ""
-}
-
-func (x *KeyInfo) GetKid() string {
-	if x != nil {
-		return x.Kid
-	}
-	return ""
-}
-
-func (x *KeyInfo) GetState() string {
-	if x != nil {
-		return x.State
-	}
-	return ""
+	return false
 }
 
 // LookupHomeRequest names a user.
@@ -547,7 +510,7 @@ type LookupHomeRequest struct {
 
 func (x *LookupHomeRequest) Reset() {
 	*x = LookupHomeRequest{}
-	mi := &file_cellquota_v1_routing_proto_msgTypes[7]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -559,7 +522,7 @@ func (x *LookupHomeRequest) String() string {
 func (*LookupHomeRequest) ProtoMessage() {}
 
 func (x *LookupHomeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_routing_proto_msgTypes[7]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -572,7 +535,7 @@ func (x *LookupHomeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupHomeRequest.ProtoReflect.Descriptor instead.
 func (*LookupHomeRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{7}
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LookupHomeRequest) GetCampaignId() string {
@@ -611,7 +574,7 @@ type LookupHomeResponse struct {
 
 func (x *LookupHomeResponse) Reset() {
 	*x = LookupHomeResponse{}
-	mi := &file_cellquota_v1_routing_proto_msgTypes[8]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +586,7 @@ func (x *LookupHomeResponse) String() string {
 func (*LookupHomeResponse) ProtoMessage() {}
 
 func (x *LookupHomeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_routing_proto_msgTypes[8]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +599,7 @@ func (x *LookupHomeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupHomeResponse.ProtoReflect.Descriptor instead.
 func (*LookupHomeResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{8}
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LookupHomeResponse) GetCellId() string {
@@ -664,10 +627,11 @@ var File_cellquota_v1_routing_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"\n" +
-	"\x1acellquota/v1/routing.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x1ccellquota/v1/cell_link.proto\x1a\x19cellquota/v1/common.proto\"T\n" +
+	"\x1acellquota/v1/routing.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x1ccellquota/v1/cell_link.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\"h\n" +
 	"\x12WatchRoutesRequest\x12\x17\n" +
 	"\aedge_id\x18\x01 \x01(\tR\x06edgeId\x12%\n" +
-	"\x0eacked_revision\x18\x02 \x01(\x03R\rackedRevision\"\xac\x02\n" +
+	"\x0eacked_revision\x18\x02 \x01(\x03R\rackedRevision\x12\x12\n" +
+	"\x04keys\x18\x03 \x03(\tR\x04keys\"\xac\x02\n" +
 	"\x13WatchRoutesResponse\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\x03R\brevision\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x129\n" +
@@ -675,7 +639,7 @@ const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"\x11removed_campaigns\x18\x04 \x03(\tR\x10removedCampaigns\x12-\n" +
 	"\x05cells\x18\x05 \x03(\v2\x17.cellquota.v1.CellRouteR\x05cells\x12#\n" +
 	"\rremoved_cells\x18\x06 \x03(\tR\fremovedCells\x12)\n" +
-	"\x04keys\x18\a \x03(\v2\x15.cellquota.v1.KeyInfoR\x04keys\"\xce\x02\n" +
+	"\x04keys\x18\a \x03(\v2\x15.cellquota.v1.KeyInfoR\x04keys\"\xec\x02\n" +
 	"\rCampaignRoute\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x121\n" +
@@ -686,22 +650,20 @@ const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"pausedSkus\x12\x1d\n" +
 	"\n" +
 	"final_skus\x18\a \x03(\tR\tfinalSkus\x12&\n" +
-	"\x0fpublished_at_ms\x18\b \x01(\x03R\rpublishedAtMs\"V\n" +
+	"\x0fpublished_at_ms\x18\b \x01(\x03R\rpublishedAtMs\x12\x1c\n" +
+	"\tcancelled\x18\t \x01(\bR\tcancelled\"V\n" +
 	"\vDomainRoute\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12/\n" +
 	"\x05cells\x18\x02 \x03(\v2\x19.cellquota.v1.CellBucketsR\x05cells\"]\n" +
 	"\vCellBuckets\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x125\n" +
-	"\abuckets\x18\x02 \x01(\v2\x1b.cellquota.v1.DomainBucketsR\abuckets\"\x89\x01\n" +
+	"\abuckets\x18\x02 \x01(\v2\x1b.cellquota.v1.DomainBucketsR\abuckets\"\xa1\x01\n" +
 	"\tCellRoute\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12-\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x17.cellquota.v1.CellStateR\x05state\x12\x1c\n" +
-	"\taddresses\x18\x04 \x03(\tR\taddresses\"C\n" +
-	"\aKeyInfo\x12\x10\n" +
-	"\x03use\x18\x01 \x01(\tR\x03use\x12\x10\n" +
-	"\x03kid\x18\x02 \x01(\tR\x03kid\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\tR\x05state\"e\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddresses\x12\x16\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\"e\n" +
 	"\x11LookupHomeRequest\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12\x17\n" +
@@ -728,7 +690,7 @@ func file_cellquota_v1_routing_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_routing_proto_rawDescData
 }
 
-var file_cellquota_v1_routing_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_cellquota_v1_routing_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_cellquota_v1_routing_proto_goTypes = []any{
 	(*WatchRoutesRequest)(nil),  // 0: cellquota.v1.WatchRoutesRequest
 	(*WatchRoutesResponse)(nil), // 1: cellquota.v1.WatchRoutesResponse
@@ -736,9 +698,9 @@ var file_cellquota_v1_routing_proto_goTypes = []any{
 	(*DomainRoute)(nil),         // 3: cellquota.v1.DomainRoute
 	(*CellBuckets)(nil),         // 4: cellquota.v1.CellBuckets
 	(*CellRoute)(nil),           // 5: cellquota.v1.CellRoute
-	(*KeyInfo)(nil),             // 6: cellquota.v1.KeyInfo
-	(*LookupHomeRequest)(nil),   // 7: cellquota.v1.LookupHomeRequest
-	(*LookupHomeResponse)(nil),  // 8: cellquota.v1.LookupHomeResponse
+	(*LookupHomeRequest)(nil),   // 6: cellquota.v1.LookupHomeRequest
+	(*LookupHomeResponse)(nil),  // 7: cellquota.v1.LookupHomeResponse
+	(*KeyInfo)(nil),             // 8: cellquota.v1.KeyInfo
 	(*CampaignSpec)(nil),        // 9: cellquota.v1.CampaignSpec
 	(CampaignState)(0),          // 10: cellquota.v1.CampaignState
 	(*DomainBuckets)(nil),       // 11: cellquota.v1.DomainBuckets
@@ -747,7 +709,7 @@ var file_cellquota_v1_routing_proto_goTypes = []any{
 var file_cellquota_v1_routing_proto_depIdxs = []int32{
 	2,  // 0: cellquota.v1.WatchRoutesResponse.campaigns:type_name -> cellquota.v1.CampaignRoute
 	5,  // 1: cellquota.v1.WatchRoutesResponse.cells:type_name -> cellquota.v1.CellRoute
-	6,  // 2: cellquota.v1.WatchRoutesResponse.keys:type_name -> cellquota.v1.KeyInfo
+	8,  // 2: cellquota.v1.WatchRoutesResponse.keys:type_name -> cellquota.v1.KeyInfo
 	9,  // 3: cellquota.v1.CampaignRoute.spec:type_name -> cellquota.v1.CampaignSpec
 	10, // 4: cellquota.v1.CampaignRoute.state:type_name -> cellquota.v1.CampaignState
 	3,  // 5: cellquota.v1.CampaignRoute.domains:type_name -> cellquota.v1.DomainRoute
@@ -755,9 +717,9 @@ var file_cellquota_v1_routing_proto_depIdxs = []int32{
 	11, // 7: cellquota.v1.CellBuckets.buckets:type_name -> cellquota.v1.DomainBuckets
 	12, // 8: cellquota.v1.CellRoute.state:type_name -> cellquota.v1.CellState
 	0,  // 9: cellquota.v1.RoutingService.WatchRoutes:input_type -> cellquota.v1.WatchRoutesRequest
-	7,  // 10: cellquota.v1.RoutingService.LookupHome:input_type -> cellquota.v1.LookupHomeRequest
+	6,  // 10: cellquota.v1.RoutingService.LookupHome:input_type -> cellquota.v1.LookupHomeRequest
 	1,  // 11: cellquota.v1.RoutingService.WatchRoutes:output_type -> cellquota.v1.WatchRoutesResponse
-	8,  // 12: cellquota.v1.RoutingService.LookupHome:output_type -> cellquota.v1.LookupHomeResponse
+	7,  // 12: cellquota.v1.RoutingService.LookupHome:output_type -> cellquota.v1.LookupHomeResponse
 	11, // [11:13] is the sub-list for method output_type
 	9,  // [9:11] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name
@@ -773,13 +735,14 @@ func file_cellquota_v1_routing_proto_init() {
 	file_cellquota_v1_campaign_spec_proto_init()
 	file_cellquota_v1_cell_link_proto_init()
 	file_cellquota_v1_common_proto_init()
+	file_cellquota_v1_key_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_routing_proto_rawDesc), len(file_cellquota_v1_routing_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

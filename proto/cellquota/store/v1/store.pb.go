@@ -44,7 +44,11 @@ type Cell struct {
 	// Instance group that may register.
 	InstanceGroup string `protobuf:"bytes,7,opt,name=instance_group,json=instanceGroup,proto3" json:"instance_group,omitempty"`
 	// Every sealed unit and unapplied grant of the last fence is booked.
-	Reclaimed     bool `protobuf:"varint,8,opt,name=reclaimed,proto3" json:"reclaimed,omitempty"`
+	Reclaimed bool `protobuf:"varint,8,opt,name=reclaimed,proto3" json:"reclaimed,omitempty"`
+	// Paused by an operator.
+	Paused bool `protobuf:"varint,9,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Why.
+	PauseReason   string `protobuf:"bytes,10,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -133,6 +137,20 @@ func (x *Cell) GetReclaimed() bool {
 		return x.Reclaimed
 	}
 	return false
+}
+
+func (x *Cell) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *Cell) GetPauseReason() string {
+	if x != nil {
+		return x.PauseReason
+	}
+	return ""
 }
 
 // Instance at /instances/CELL/INSTANCE under the process's lease.
@@ -267,8 +285,18 @@ type Campaign struct {
 	FinalSkus []string `protobuf:"bytes,9,rep,name=final_skus,json=finalSkus,proto3" json:"final_skus,omitempty"`
 	// Operation that created the draft.
 	CreatedByOperation string `protobuf:"bytes,10,opt,name=created_by_operation,json=createdByOperation,proto3" json:"created_by_operation,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Operation that cancelled it, or empty.
+	CancelledByOperation string `protobuf:"bytes,11,opt,name=cancelled_by_operation,json=cancelledByOperation,proto3" json:"cancelled_by_operation,omitempty"`
+	// When it was settled; absent before.
+	SettledAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=settled_at,json=settledAt,proto3" json:"settled_at,omitempty"`
+	// Last operation that changed it, so that a repeat is known.
+	LastOperation string `protobuf:"bytes,13,opt,name=last_operation,json=lastOperation,proto3" json:"last_operation,omitempty"`
+	// Digest of that operation's parameters.
+	LastParameters string `protobuf:"bytes,14,opt,name=last_parameters,json=lastParameters,proto3" json:"last_parameters,omitempty"`
+	// Archive objects of its journal and reports; digests.
+	Archive       []*ArchiveObject `protobuf:"bytes,15,rep,name=archive,proto3" json:"archive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Campaign) Reset() {
@@ -371,6 +399,105 @@ func (x *Campaign) GetCreatedByOperation() string {
 	return ""
 }
 
+func (x *Campaign) GetCancelledByOperation() string {
+	if x != nil {
+		return x.CancelledByOperation
+	}
+	return ""
+}
+
+func (x *Campaign) GetSettledAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SettledAt
+	}
+	return nil
+}
+
+func (x *Campaign) GetLastOperation() string {
+	if x != nil {
+		return x.LastOperation
+	}
+	return ""
+}
+
+func (x *Campaign) GetLastParameters() string {
+	if x != nil {
+		return x.LastParameters
+	}
+	return ""
+}
+
+func (x *Campaign) GetArchive() []*ArchiveObject {
+	if x != nil {
+		return x.Archive
+	}
+	return nil
+}
+
+// ArchiveObject names an immutable object of the archive.
+type ArchiveObject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name within the archive.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// SHA-256 of its bytes, hex.
+	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Its size in bytes.
+	Size          int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveObject) Reset() {
+	*x = ArchiveObject{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveObject) ProtoMessage() {}
+
+func (x *ArchiveObject) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveObject.ProtoReflect.Descriptor instead.
+func (*ArchiveObject) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ArchiveObject) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ArchiveObject) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *ArchiveObject) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 // Route at /routes/CAMPAIGN: who owns which buckets.
 type Route struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -386,7 +513,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[3]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -398,7 +525,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[3]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -411,7 +538,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{3}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Route) GetCampaignId() string {
@@ -462,7 +589,7 @@ type Book struct {
 
 func (x *Book) Reset() {
 	*x = Book{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[4]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +601,7 @@ func (x *Book) String() string {
 func (*Book) ProtoMessage() {}
 
 func (x *Book) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[4]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +614,7 @@ func (x *Book) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Book.ProtoReflect.Descriptor instead.
 func (*Book) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{4}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Book) GetCampaignId() string {
@@ -578,7 +705,7 @@ type Allocation struct {
 
 func (x *Allocation) Reset() {
 	*x = Allocation{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[5]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +717,7 @@ func (x *Allocation) String() string {
 func (*Allocation) ProtoMessage() {}
 
 func (x *Allocation) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[5]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +730,7 @@ func (x *Allocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocation.ProtoReflect.Descriptor instead.
 func (*Allocation) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{5}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Allocation) GetCellId() string {
@@ -692,7 +819,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[6]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +831,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[6]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +844,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{6}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Record) GetRecordId() string {
@@ -817,7 +944,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[7]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +956,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[7]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +969,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{7}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Proof) GetCellId() string {
@@ -933,7 +1060,7 @@ type AppliedAdjustment struct {
 
 func (x *AppliedAdjustment) Reset() {
 	*x = AppliedAdjustment{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[8]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1072,7 @@ func (x *AppliedAdjustment) String() string {
 func (*AppliedAdjustment) ProtoMessage() {}
 
 func (x *AppliedAdjustment) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[8]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1085,7 @@ func (x *AppliedAdjustment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedAdjustment.ProtoReflect.Descriptor instead.
 func (*AppliedAdjustment) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{8}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AppliedAdjustment) GetAdjustmentId() string {
@@ -1036,7 +1163,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1175,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1188,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{9}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Position) GetTopic() string {
@@ -1116,7 +1243,7 @@ type PhysicalStock struct {
 
 func (x *PhysicalStock) Reset() {
 	*x = PhysicalStock{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1255,7 @@ func (x *PhysicalStock) String() string {
 func (*PhysicalStock) ProtoMessage() {}
 
 func (x *PhysicalStock) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1268,7 @@ func (x *PhysicalStock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhysicalStock.ProtoReflect.Descriptor instead.
 func (*PhysicalStock) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PhysicalStock) GetSkuId() string {
@@ -1188,14 +1315,20 @@ type Operation struct {
 	// Fence version that this operation installs.
 	FenceVersion int64 `protobuf:"varint,6,opt,name=fence_version,json=fenceVersion,proto3" json:"fence_version,omitempty"`
 	// Version of the record; grows with every step.
-	Version       int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
+	Version int64 `protobuf:"varint,7,opt,name=version,proto3" json:"version,omitempty"`
+	// SetSaleLimit: the limit to reach.
+	SaleLimit int32 `protobuf:"varint,8,opt,name=sale_limit,json=saleLimit,proto3" json:"sale_limit,omitempty"`
+	// Transfer and rebalance: the moves.
+	Moves []*v1.RebalanceMove `protobuf:"bytes,9,rep,name=moves,proto3" json:"moves,omitempty"`
+	// A second person must approve before the first step.
+	NeedsApproval bool `protobuf:"varint,10,opt,name=needs_approval,json=needsApproval,proto3" json:"needs_approval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1340,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1353,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{11}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Operation) GetOperation() *v1.Operation {
@@ -1272,6 +1405,27 @@ func (x *Operation) GetVersion() int64 {
 	return 0
 }
 
+func (x *Operation) GetSaleLimit() int32 {
+	if x != nil {
+		return x.SaleLimit
+	}
+	return 0
+}
+
+func (x *Operation) GetMoves() []*v1.RebalanceMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *Operation) GetNeedsApproval() bool {
+	if x != nil {
+		return x.NeedsApproval
+	}
+	return false
+}
+
 // Leader at /leader under the leader's lease.
 type Leader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1285,7 +1439,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1297,7 +1451,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1310,7 +1464,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{12}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Leader) GetAddress() string {
@@ -1338,7 +1492,7 @@ type TermRecord struct {
 
 func (x *TermRecord) Reset() {
 	*x = TermRecord{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1504,7 @@ func (x *TermRecord) String() string {
 func (*TermRecord) ProtoMessage() {}
 
 func (x *TermRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1517,7 @@ func (x *TermRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRecord.ProtoReflect.Descriptor instead.
 func (*TermRecord) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TermRecord) GetTerm() *v1.Term {
@@ -1386,7 +1540,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1552,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1565,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Key) GetInfo() *v1.KeyInfo {
@@ -1449,7 +1603,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1615,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1628,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AuditEvent) GetAt() *timestamppb.Timestamp {
@@ -1519,11 +1673,231 @@ func (x *AuditEvent) GetReason() string {
 	return ""
 }
 
+// Approval at /approvals/OPERATION, created in the operation's own transaction.
+type Approval struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The approval.
+	Approval      *v1.Approval `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Approval) Reset() {
+	*x = Approval{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Approval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Approval) ProtoMessage() {}
+
+func (x *Approval) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Approval.ProtoReflect.Descriptor instead.
+func (*Approval) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Approval) GetApproval() *v1.Approval {
+	if x != nil {
+		return x.Approval
+	}
+	return nil
+}
+
+// Token at /tokens/ID.
+type Token struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token without its secret.
+	Token *v1.Token `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// SHA-256 of the secret.
+	SecretSha256 []byte `protobuf:"bytes,2,opt,name=secret_sha256,json=secretSha256,proto3" json:"secret_sha256,omitempty"`
+	// Operation that created it.
+	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Token) Reset() {
+	*x = Token{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Token) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Token) ProtoMessage() {}
+
+func (x *Token) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Token.ProtoReflect.Descriptor instead.
+func (*Token) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Token) GetToken() *v1.Token {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *Token) GetSecretSha256() []byte {
+	if x != nil {
+		return x.SecretSha256
+	}
+	return nil
+}
+
+func (x *Token) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// Refusals at /refusals/MINUTE/ACTOR-DIGEST/METHOD, written once a minute by each replica that refused.
+type Refusals struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The counts; at is the minute.
+	Event         *v1.AuditEvent `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusals) Reset() {
+	*x = Refusals{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusals) ProtoMessage() {}
+
+func (x *Refusals) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
+func (*Refusals) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Refusals) GetEvent() *v1.AuditEvent {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+// ArchiveIndex at /archive/NAME: an object of the archive that no campaign names (older audit).
+type ArchiveIndex struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The object.
+	Object *ArchiveObject `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
+	// First and last instant of what it holds.
+	From *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	// Last.
+	To            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveIndex) Reset() {
+	*x = ArchiveIndex{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveIndex) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveIndex) ProtoMessage() {}
+
+func (x *ArchiveIndex) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveIndex.ProtoReflect.Descriptor instead.
+func (*ArchiveIndex) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ArchiveIndex) GetObject() *ArchiveObject {
+	if x != nil {
+		return x.Object
+	}
+	return nil
+}
+
+func (x *ArchiveIndex) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ArchiveIndex) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
 var File_cellquota_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecellquota/store/v1/store.proto\x12\x12cellquota.store.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1acellquota/v1/routing.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x02\n" +
+	"\x1ecellquota/store/v1/store.proto\x12\x12cellquota.store.v1\x1a\x19cellquota/v1/access.proto\x1a cellquota/v1/campaign_spec.proto\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x19cellquota/v1/report.proto\x1a\x1acellquota/v1/routing.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x02\n" +
 	"\x04Cell\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.cellquota.v1.CellStateR\x05state\x12\x18\n" +
@@ -1532,7 +1906,10 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\foperation_id\x18\x05 \x01(\tR\voperationId\x12\x19\n" +
 	"\bproof_id\x18\x06 \x01(\tR\aproofId\x12%\n" +
 	"\x0einstance_group\x18\a \x01(\tR\rinstanceGroup\x12\x1c\n" +
-	"\treclaimed\x18\b \x01(\bR\treclaimed\"\xaa\x02\n" +
+	"\treclaimed\x18\b \x01(\bR\treclaimed\x12\x16\n" +
+	"\x06paused\x18\t \x01(\bR\x06paused\x12!\n" +
+	"\fpause_reason\x18\n" +
+	" \x01(\tR\vpauseReason\"\xaa\x02\n" +
 	"\bInstance\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
@@ -1542,7 +1919,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x05roles\x18\x05 \x03(\tR\x05roles\x12'\n" +
 	"\x0fprogram_version\x18\x06 \x01(\tR\x0eprogramVersion\x12#\n" +
 	"\rfence_version\x18\a \x01(\x03R\ffenceVersion\x12?\n" +
-	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\"\x92\x03\n" +
+	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\"\x90\x05\n" +
 	"\bCampaign\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.cellquota.v1.CampaignStateR\x05state\x12\x18\n" +
@@ -1557,7 +1934,17 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"final_skus\x18\t \x03(\tR\tfinalSkus\x120\n" +
 	"\x14created_by_operation\x18\n" +
-	" \x01(\tR\x12createdByOperation\"w\n" +
+	" \x01(\tR\x12createdByOperation\x124\n" +
+	"\x16cancelled_by_operation\x18\v \x01(\tR\x14cancelledByOperation\x129\n" +
+	"\n" +
+	"settled_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tsettledAt\x12%\n" +
+	"\x0elast_operation\x18\r \x01(\tR\rlastOperation\x12'\n" +
+	"\x0flast_parameters\x18\x0e \x01(\tR\x0elastParameters\x12;\n" +
+	"\aarchive\x18\x0f \x03(\v2!.cellquota.store.v1.ArchiveObjectR\aarchive\"O\n" +
+	"\rArchiveObject\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\"w\n" +
 	"\x05Route\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12\x18\n" +
@@ -1637,7 +2024,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xf9\x01\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xf2\x02\n" +
 	"\tOperation\x125\n" +
 	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12\x1e\n" +
 	"\n" +
@@ -1647,7 +2034,12 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x06top_up\x18\x04 \x01(\bR\x05topUp\x12%\n" +
 	"\x0einstance_group\x18\x05 \x01(\tR\rinstanceGroup\x12#\n" +
 	"\rfence_version\x18\x06 \x01(\x03R\ffenceVersion\x12\x18\n" +
-	"\aversion\x18\a \x01(\x03R\aversion\"J\n" +
+	"\aversion\x18\a \x01(\x03R\aversion\x12\x1d\n" +
+	"\n" +
+	"sale_limit\x18\b \x01(\x05R\tsaleLimit\x121\n" +
+	"\x05moves\x18\t \x03(\v2\x1b.cellquota.v1.RebalanceMoveR\x05moves\x12%\n" +
+	"\x0eneeds_approval\x18\n" +
+	" \x01(\bR\rneedsApproval\"J\n" +
 	"\x06Leader\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\"4\n" +
@@ -1665,7 +2057,19 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x06method\x18\x03 \x01(\tR\x06method\x12!\n" +
 	"\foperation_id\x18\x04 \x01(\tR\voperationId\x12\x18\n" +
 	"\asubject\x18\x05 \x01(\tR\asubject\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reasonBAZ?github.com/cellquota/cellquota/proto/cellquota/store/v1;storev1b\x06proto3"
+	"\x06reason\x18\x06 \x01(\tR\x06reason\">\n" +
+	"\bApproval\x122\n" +
+	"\bapproval\x18\x01 \x01(\v2\x16.cellquota.v1.ApprovalR\bapproval\"z\n" +
+	"\x05Token\x12)\n" +
+	"\x05token\x18\x01 \x01(\v2\x13.cellquota.v1.TokenR\x05token\x12#\n" +
+	"\rsecret_sha256\x18\x02 \x01(\fR\fsecretSha256\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\":\n" +
+	"\bRefusals\x12.\n" +
+	"\x05event\x18\x01 \x01(\v2\x18.cellquota.v1.AuditEventR\x05event\"\xa5\x01\n" +
+	"\fArchiveIndex\x129\n" +
+	"\x06object\x18\x01 \x01(\v2!.cellquota.store.v1.ArchiveObjectR\x06object\x12.\n" +
+	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02toBAZ?github.com/cellquota/cellquota/proto/cellquota/store/v1;storev1b\x06proto3"
 
 var (
 	file_cellquota_store_v1_store_proto_rawDescOnce sync.Once
@@ -1679,73 +2083,91 @@ func file_cellquota_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_cellquota_store_v1_store_proto_rawDescData
 }
 
-var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Cell)(nil),                  // 0: cellquota.store.v1.Cell
 	(*Instance)(nil),              // 1: cellquota.store.v1.Instance
 	(*Campaign)(nil),              // 2: cellquota.store.v1.Campaign
-	(*Route)(nil),                 // 3: cellquota.store.v1.Route
-	(*Book)(nil),                  // 4: cellquota.store.v1.Book
-	(*Allocation)(nil),            // 5: cellquota.store.v1.Allocation
-	(*Record)(nil),                // 6: cellquota.store.v1.Record
-	(*Proof)(nil),                 // 7: cellquota.store.v1.Proof
-	(*AppliedAdjustment)(nil),     // 8: cellquota.store.v1.AppliedAdjustment
-	(*Position)(nil),              // 9: cellquota.store.v1.Position
-	(*PhysicalStock)(nil),         // 10: cellquota.store.v1.PhysicalStock
-	(*Operation)(nil),             // 11: cellquota.store.v1.Operation
-	(*Leader)(nil),                // 12: cellquota.store.v1.Leader
-	(*TermRecord)(nil),            // 13: cellquota.store.v1.TermRecord
-	(*Key)(nil),                   // 14: cellquota.store.v1.Key
-	(*AuditEvent)(nil),            // 15: cellquota.store.v1.AuditEvent
-	nil,                           // 16: cellquota.store.v1.PhysicalStock.LimitsEntry
-	(*v1.CellSpec)(nil),           // 17: cellquota.v1.CellSpec
-	(v1.CellState)(0),             // 18: cellquota.v1.CellState
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*v1.CampaignSpec)(nil),       // 20: cellquota.v1.CampaignSpec
-	(v1.CampaignState)(0),         // 21: cellquota.v1.CampaignState
-	(*v1.DomainRoute)(nil),        // 22: cellquota.v1.DomainRoute
-	(*v1.Adjustment)(nil),         // 23: cellquota.v1.Adjustment
-	(v1.Evidence)(0),              // 24: cellquota.v1.Evidence
-	(*v1.SkuUnits)(nil),           // 25: cellquota.v1.SkuUnits
-	(*v1.StockFacts)(nil),         // 26: cellquota.v1.StockFacts
-	(v1.AdjustmentKind)(0),        // 27: cellquota.v1.AdjustmentKind
-	(v1.AdjustmentOutcome)(0),     // 28: cellquota.v1.AdjustmentOutcome
-	(*v1.Operation)(nil),          // 29: cellquota.v1.Operation
-	(*v1.Term)(nil),               // 30: cellquota.v1.Term
-	(*v1.KeyInfo)(nil),            // 31: cellquota.v1.KeyInfo
+	(*ArchiveObject)(nil),         // 3: cellquota.store.v1.ArchiveObject
+	(*Route)(nil),                 // 4: cellquota.store.v1.Route
+	(*Book)(nil),                  // 5: cellquota.store.v1.Book
+	(*Allocation)(nil),            // 6: cellquota.store.v1.Allocation
+	(*Record)(nil),                // 7: cellquota.store.v1.Record
+	(*Proof)(nil),                 // 8: cellquota.store.v1.Proof
+	(*AppliedAdjustment)(nil),     // 9: cellquota.store.v1.AppliedAdjustment
+	(*Position)(nil),              // 10: cellquota.store.v1.Position
+	(*PhysicalStock)(nil),         // 11: cellquota.store.v1.PhysicalStock
+	(*Operation)(nil),             // 12: cellquota.store.v1.Operation
+	(*Leader)(nil),                // 13: cellquota.store.v1.Leader
+	(*TermRecord)(nil),            // 14: cellquota.store.v1.TermRecord
+	(*Key)(nil),                   // 15: cellquota.store.v1.Key
+	(*AuditEvent)(nil),            // 16: cellquota.store.v1.AuditEvent
+	(*Approval)(nil),              // 17: cellquota.store.v1.Approval
+	(*Token)(nil),                 // 18: cellquota.store.v1.Token
+	(*Refusals)(nil),              // 19: cellquota.store.v1.Refusals
+	(*ArchiveIndex)(nil),          // 20: cellquota.store.v1.ArchiveIndex
+	nil,                           // 21: cellquota.store.v1.PhysicalStock.LimitsEntry
+	(*v1.CellSpec)(nil),           // 22: cellquota.v1.CellSpec
+	(v1.CellState)(0),             // 23: cellquota.v1.CellState
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*v1.CampaignSpec)(nil),       // 25: cellquota.v1.CampaignSpec
+	(v1.CampaignState)(0),         // 26: cellquota.v1.CampaignState
+	(*v1.DomainRoute)(nil),        // 27: cellquota.v1.DomainRoute
+	(*v1.Adjustment)(nil),         // 28: cellquota.v1.Adjustment
+	(v1.Evidence)(0),              // 29: cellquota.v1.Evidence
+	(*v1.SkuUnits)(nil),           // 30: cellquota.v1.SkuUnits
+	(*v1.StockFacts)(nil),         // 31: cellquota.v1.StockFacts
+	(v1.AdjustmentKind)(0),        // 32: cellquota.v1.AdjustmentKind
+	(v1.AdjustmentOutcome)(0),     // 33: cellquota.v1.AdjustmentOutcome
+	(*v1.Operation)(nil),          // 34: cellquota.v1.Operation
+	(*v1.RebalanceMove)(nil),      // 35: cellquota.v1.RebalanceMove
+	(*v1.Term)(nil),               // 36: cellquota.v1.Term
+	(*v1.KeyInfo)(nil),            // 37: cellquota.v1.KeyInfo
+	(*v1.Approval)(nil),           // 38: cellquota.v1.Approval
+	(*v1.Token)(nil),              // 39: cellquota.v1.Token
+	(*v1.AuditEvent)(nil),         // 40: cellquota.v1.AuditEvent
 }
 var file_cellquota_store_v1_store_proto_depIdxs = []int32{
-	17, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	18, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
-	19, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
-	20, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	21, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	19, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
-	22, // 6: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
-	5,  // 7: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	18, // 8: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	23, // 9: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	19, // 10: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	24, // 11: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	25, // 12: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	26, // 13: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
-	8,  // 14: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
-	9,  // 15: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	19, // 16: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
-	27, // 17: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	28, // 18: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	16, // 19: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	29, // 20: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	30, // 21: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	30, // 22: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	31, // 23: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	19, // 24: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	19, // 25: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	22, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
+	23, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
+	24, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
+	25, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	26, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	24, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
+	24, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
+	27, // 8: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	6,  // 9: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
+	23, // 10: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	28, // 11: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	24, // 12: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	29, // 13: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	30, // 14: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	31, // 15: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	9,  // 16: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
+	10, // 17: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
+	24, // 18: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	32, // 19: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	33, // 20: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	21, // 21: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	34, // 22: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	35, // 23: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	36, // 24: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	36, // 25: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	37, // 26: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	24, // 27: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	24, // 28: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	38, // 29: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	39, // 30: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	40, // 31: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	3,  // 32: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
+	24, // 33: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	24, // 34: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
@@ -1759,7 +2181,7 @@ func file_cellquota_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_store_v1_store_proto_rawDesc), len(file_cellquota_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
