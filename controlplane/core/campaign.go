@@ -24,6 +24,15 @@ type Campaign struct {
 	FinalSKUs  []ids.SKUID
 	// CreatedBy is the operation that stored the draft.
 	CreatedBy string
+	// CancelledBy is the operation that cancelled it, or empty.
+	CancelledBy string
+	// SettledAt is zero before SETTLED.
+	SettledAt time.Time
+	// LastOperation changed it last, with LastParameters (a Digest): a repeat is
+	// known by them (Repeats). Empty where no operation of a caller did.
+	LastOperation, LastParameters string
+	// Archive names the objects that hold its journal and reports, once SETTLED.
+	Archive []ArchiveObject
 	// ModRevision is etcd's; 0: not stored.
 	ModRevision int64
 }
@@ -141,5 +150,6 @@ func (c Campaign) clone() Campaign {
 	c.BookedSKUs = slices.Clone(c.BookedSKUs)
 	c.PausedSKUs = slices.Clone(c.PausedSKUs)
 	c.FinalSKUs = slices.Clone(c.FinalSKUs)
+	c.Archive = slices.Clone(c.Archive)
 	return c
 }

@@ -17,7 +17,8 @@ func encodeCampaign(c core.Campaign) proto.Message {
 	return &storev1.Campaign{
 		Spec: convert.Spec(c.Spec), State: pb.CampaignState(c.State), Version: c.Version, Owner: c.Owner, PublishedAt: convert.Time(c.PublishedAt),
 		OperationId: c.OperationID, BookedSkus: words(c.BookedSKUs), PausedSkus: words(c.PausedSKUs), FinalSkus: words(c.FinalSKUs),
-		CreatedByOperation: c.CreatedBy,
+		CreatedByOperation: c.CreatedBy, CancelledByOperation: c.CancelledBy, SettledAt: convert.Time(c.SettledAt),
+		LastOperation: c.LastOperation, LastParameters: c.LastParameters, Archive: archived(c.Archive),
 	}
 }
 
@@ -31,7 +32,25 @@ func decodeCampaign(kv *mvccpb.KeyValue) (core.Campaign, error) {
 		Spec: keep(&r, m.GetSpec(), convert.FromSpec), State: core.CampaignState(small(m.GetState())), Version: m.GetVersion(), Owner: m.GetOwner(),
 		PublishedAt: convert.FromTime(m.GetPublishedAt()), OperationID: m.GetOperationId(), BookedSKUs: typed[ids.SKUID](m.GetBookedSkus()),
 		PausedSKUs: typed[ids.SKUID](m.GetPausedSkus()), FinalSKUs: typed[ids.SKUID](m.GetFinalSkus()), CreatedBy: m.GetCreatedByOperation(), ModRevision: kv.ModRevision,
+		CancelledBy: m.GetCancelledByOperation(), SettledAt: convert.FromTime(m.GetSettledAt()),
+		LastOperation: m.GetLastOperation(), LastParameters: m.GetLastParameters(), Archive: fromArchived(m.GetArchive()),
 	}, r.err
+}
+
+func archived(objects []core.ArchiveObject) []*storev1.ArchiveObject {
+	var out []*storev1.ArchiveObject
+	for _, o := range objects {
+		out = append(out, &storev1.ArchiveObject{Name: o.Name, Sha256: o.SHA256, Size: o.Size})
+	}
+	return out
+}
+
+func fromArchived(objects []*storev1.ArchiveObject) []core.ArchiveObject {
+	var out []core.ArchiveObject
+	for _, o := range objects {
+		out = append(out, core.ArchiveObject{Name: o.GetName(), SHA256: o.GetSha256(), Size: o.GetSize()})
+	}
+	return out
 }
 
 func encodeRoute(route core.Route) proto.Message {

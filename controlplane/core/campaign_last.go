@@ -1,0 +1,33 @@
+package core
+
+// ArchiveObject names an immutable object of the archive by what it holds.
+type ArchiveObject struct {
+	Name   string // within the archive
+	SHA256 string // of its bytes, in hex
+	Size   int64  // in bytes
+}
+
+// Cancelled tells whether the campaign was cancelled: unpaid orders are closed,
+// paid ones refunded, and nothing is sold any more.
+func (c Campaign) Cancelled() bool { return c.CancelledBy != "" }
+
+// Repeats tells whether the campaign's last mutation was this very one, so that
+// its answer is the campaign as it stands. The same id with other parameters is
+// ErrIDReused. Only the last mutation is remembered: an older id that comes back
+// is judged as a new call, which its expected version, or its own idempotence,
+// has to bear.
+func (c Campaign) Repeats(operation, parameters string) (bool, error) {
+	switch {
+	case operation == "" || c.LastOperation != operation:
+		return false, nil
+	case c.LastParameters != parameters:
+		return false, numbered(ErrIDReused, "operation_id", operation, "campaign_id", c.Spec.ID)
+	}
+	return true, nil
+}
+
+// Stamped gives the campaign as the operation left it, for Repeats to know.
+func (c Campaign) Stamped(operation, parameters string) Campaign {
+	c.LastOperation, c.LastParameters = operation, parameters
+	return c
+}
