@@ -78,7 +78,6 @@ type parts struct {
 	hub      *link.Hub
 	shards   *shards.Reader
 	fencer   reclaim.Files
-	driver   *reclaim.Driver
 	routes   *api.Routes
 	planner  *planner.Planner
 	election *election.Election
@@ -166,15 +165,24 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	p.driver = reclaim.New(reclaim.Config{RetryInterval: p.cfg.Fence.RetryInterval, CloseGrace: p.cfg.Restore.CloseGrace}, p.store, p.view, p.fencer, p.clock, p.log)
 	p.routes = &api.Routes{View: p.view}
 	p.planner = planner.New(planner.Config{Interval: p.cfg.Planner.Interval, AckTimeout: p.cfg.Publish.AckTimeout}, planner.Deps{
-		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.driver, Clock: p.clock, Log: p.log,
+		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Clock: p.clock, Log: p.log,
 	})
 	p.routes.Acked = p.planner.Wake
 	p.election = election.New(election.Config{Address: p.cfg.advertised(), TTL: p.cfg.LeaderTTL}, p.store, p.view, p.clock, p.log)
 	group.Go("election", func(ctx context.Context) error { return p.election.Run(ctx, p.lead) })
 	return nil
+}
+
+// drivers lists who carries on which kind of operation.
+func (p *parts) drivers() planner.ByKind {
+	fences := reclaim.New(reclaim.Config{RetryInterval: p.cfg.Fence.RetryInterval, CloseGrace: p.cfg.Restore.CloseGrace}, p.store, p.view, p.fencer, p.clock, p.log)
+	return planner.ByKind{
+		core.OperationFence:   fences,
+		core.OperationReclaim: fences,
+		core.OperationRestore: fences,
+	}
 }
 
 // lead runs the loops of one leadership; when one ends, all do.

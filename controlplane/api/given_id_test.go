@@ -31,6 +31,7 @@ func TestATopUpCannotTakeThePlatformsOwnIDs(t *testing.T) {
 	for _, id := range []string{
 		core.FirstGrantID(key, ids.CellID("cell-1")), core.PublishRecordID(core.BookKey{Campaign: "next", SKU: "phone-x"}),
 		"seal.cell-1.2.c.phone-x", "topup.0123456789abcdef", "writeoff.cell-1.2.c.phone-x", "credit:a1",
+		"return.x", "rebalance.x", "limit.x", "auto.x",
 	} {
 		for _, dry := range []bool{true, false} {
 			_, err := manager.Quota.TopUp(ctx, &pb.TopUpRequest{AdjustmentId: id, CampaignId: "c", SkuId: "phone-x", CellId: "cell-1", Units: 1, ValidateOnly: dry})

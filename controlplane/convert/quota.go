@@ -10,10 +10,12 @@ import (
 func Book(b core.Book) *pb.Book {
 	return &pb.Book{
 		CampaignId: string(b.Key.Campaign), SkuId: string(b.Key.SKU), SaleLimit: b.SaleLimit.Int32(), Reserve: b.Reserve.Int32(), Version: b.Version,
+		LimitTarget: b.LimitTarget.Int32(), Final: b.Final,
 		Allocations: mapped(b.Allocations, func(a core.Allocation) *pb.Allocation {
 			return &pb.Allocation{
 				CellId: string(a.Cell), Granted: a.Granted.Int32(), FenceVersion: a.FenceVersion,
 				State: pb.CellState(a.State), LastNumber: a.LastNumber, WrittenOff: a.WrittenOff.Int32(),
+				FirstGrant: a.FirstGrant.Int32(),
 			}
 		}),
 	}
@@ -43,3 +45,20 @@ func FromAdjustment(p *pb.Adjustment) (core.Adjustment, error) {
 
 // FromOutcome reads a shard's answer.
 func FromOutcome(p pb.AdjustmentOutcome) core.Outcome { return enum[core.Outcome](p) }
+
+// Moves gives the moves of an operation or of a plan.
+func Moves(moves []core.RebalanceMove) []*pb.RebalanceMove {
+	return mapped(moves, func(m core.RebalanceMove) *pb.RebalanceMove {
+		return &pb.RebalanceMove{SkuId: string(m.SKU), FromCellId: string(m.From), ToCellId: string(m.To), Units: m.Units.Int32(), Why: m.Why}
+	})
+}
+
+// FromMoves reads moves. The caller checks them.
+func FromMoves(moves []*pb.RebalanceMove) ([]core.RebalanceMove, error) {
+	var r reader
+	return mapped(moves, func(m *pb.RebalanceMove) core.RebalanceMove {
+		return core.RebalanceMove{
+			SKU: ids.SKUID(m.GetSkuId()), From: ids.CellID(m.GetFromCellId()), To: ids.CellID(m.GetToCellId()), Units: r.units("units", m.GetUnits()), Why: m.GetWhy(),
+		}
+	}), r.err
+}

@@ -115,7 +115,7 @@ func (r Record) SameParameters(parameters string) error {
 
 // ownPrefixes begin those ids, the ones that packages reclaim and fencing make, and the name under which
 // a mirror gives back what it was debited.
-var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:"}
+var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:", "return.", "rebalance.", "limit.", "auto."}
 
 // OwnID tells whether an id is one that the platform gives itself. A caller may not bring such an id: its
 // move would be taken for the platform's.

@@ -3,14 +3,21 @@ package core
 import (
 	"slices"
 	"time"
+
+	"github.com/cellquota/cellquota/allocator/quantity"
+	"github.com/cellquota/cellquota/internal/ids"
 )
 
 // Kinds of operations.
 const (
-	OperationFence   = "fence-cell"
-	OperationReclaim = "reclaim-cell"
-	OperationRestore = "restore-cell"
-	OperationPublish = "publish-campaign"
+	OperationFence     = "fence-cell"
+	OperationReclaim   = "reclaim-cell"
+	OperationRestore   = "restore-cell"
+	OperationPublish   = "publish-campaign"
+	OperationCancel    = "cancel-campaign"
+	OperationSetLimit  = "set-sale-limit"
+	OperationTransfer  = "transfer-units"
+	OperationRebalance = "rebalance"
 )
 
 // Operation is a long operation. It lives in etcd; any replica shows it and the
@@ -34,10 +41,24 @@ type Operation struct {
 	Reclaim, TopUp bool
 	InstanceGroup  string
 	FenceVersion   int64
+	// SaleLimit is what a set-sale-limit wants to reach.
+	SaleLimit quantity.Quantity
+	// Moves are a transfer's one move, or the plan of a rebalance, in their order.
+	Moves []RebalanceMove
 	// Version grows by 1 with every stored step.
 	Version int64
 	// ModRevision and CreateRevision are etcd's; 0: not stored.
 	ModRevision, CreateRevision int64
+}
+
+// RebalanceMove is one move of units that an operation carries out; an empty cell
+// is the reserve.
+type RebalanceMove struct {
+	SKU      ids.SKUID
+	From, To ids.CellID
+	Units    quantity.Quantity
+	// Why it was proposed, in words with the numbers.
+	Why string
 }
 
 // OperationStep is one finished step.

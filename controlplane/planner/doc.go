@@ -9,7 +9,7 @@
 //  2. publish:  each PUBLISHING campaign goes one step on (publish.go has the table)
 //  3. rules:    each linked cell gets the newest rules of each of its campaigns
 //  4. adjust:   each open adjustment is sent to its cell, in the order of numbers
-//  5. operate:  each open operation of another kind is handed to the reclaim driver
+//  5. operate:  each open operation of another kind is handed to the driver of its kind
 //
 // Nothing in memory decides: a tick that is repeated, by this leader or the
 // next, comes to the same etcd. What memory holds only spares work: what was
@@ -27,7 +27,7 @@
 //
 // # Neighbours
 //
-// link implements Cells and calls the On… handlers; reclaim implements
-// Operations; edges' acknowledgements come through Edges, which package api
+// link implements Cells and calls the On… handlers; reclaim, quota and settle
+// implement Operations for their kinds (ByKind); edges' acknowledgements come through Edges, which package api
 // implements.
 package planner

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -43,10 +44,27 @@ type Edges interface {
 	Behind(campaign ids.CampaignID, version int64) []string
 }
 
-// Operations drives fence, reclaim and restore. reclaim.Driver implements it.
+// Operations drives the operations of one or more kinds. The drivers of packages
+// reclaim, quota and settle implement it.
 type Operations interface {
 	// Step takes an open operation as far as it gets now and stores every step it
 	// finished. It is called again every tick until the operation has ended, never
 	// twice at once for one operation, and returns before ctx ends.
 	Step(ctx context.Context, leader core.Leader, op core.Operation) error
+}
+
+// ErrNoDriver: an operation of a kind that this replica's version does not know
+// stands in etcd. It waits for a leader that does.
+var ErrNoDriver = errors.New("no driver for this kind of operation")
+
+// ByKind hands each open operation to the driver of its kind.
+type ByKind map[string]Operations
+
+// Step implements Operations.
+func (k ByKind) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
+	driver, known := k[op.Kind]
+	if !known {
+		return fmt.Errorf("%w: %s", ErrNoDriver, op.Kind)
+	}
+	return driver.Step(ctx, leader, op)
 }

@@ -73,6 +73,7 @@ func encodeOperation(o core.Operation) proto.Message {
 	return &storev1.Operation{
 		Operation: convert.Operation(o), Parameters: o.Parameters, Reclaim: o.Reclaim, TopUp: o.TopUp,
 		InstanceGroup: o.InstanceGroup, FenceVersion: o.FenceVersion, Version: o.Version,
+		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves),
 	}
 }
 
@@ -82,7 +83,12 @@ func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
 	o := convert.FromOperation(m.GetOperation())
 	o.Parameters, o.Reclaim, o.TopUp, o.InstanceGroup = m.GetParameters(), m.GetReclaim(), m.GetTopUp(), m.GetInstanceGroup()
 	o.FenceVersion, o.Version, o.ModRevision, o.CreateRevision = m.GetFenceVersion(), m.GetVersion(), kv.ModRevision, kv.CreateRevision
-	return o, err
+	if err != nil {
+		return o, err
+	}
+	var r reader
+	o.SaleLimit, o.Moves = r.units(m.GetSaleLimit()), keep(&r, m.GetMoves(), convert.FromMoves)
+	return o, r.err
 }
 
 func decodeKey(kv *mvccpb.KeyValue) (core.Key, error) {

@@ -58,6 +58,7 @@ func TestRecordsComeBack(t *testing.T) {
 	op := core.Operation{
 		ID: "op", Kind: core.OperationFence, Subject: "cell-1", State: core.OperationRunning, Step: "prove", Detail: "waits", Steps: []core.OperationStep{{Name: "order", At: at, Detail: "d"}},
 		Actor: "me", Reason: "why", StartedAt: at, Parameters: "p", Reclaim: true, TopUp: true, InstanceGroup: "b", FenceVersion: 2,
+		SaleLimit: q(6), Moves: []core.RebalanceMove{{SKU: "phone-x", From: "cell-1", To: "cell-2", Units: q(2), Why: "2 more are asked for there"}},
 	}
 	revision, err := p.Update(ctx, "all", func(tx *store.Tx) error {
 		_, _, e1 := tx.Cell("cell-1")
