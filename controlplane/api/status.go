@@ -3,6 +3,7 @@ package api
 import (
 	"google.golang.org/grpc/codes"
 
+	"github.com/cellquota/cellquota/controlplane/archive"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
@@ -38,6 +39,12 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrStoreUnavailable, Code: codes.Unavailable, Reason: "STORE_UNAVAILABLE"},
 		{Err: core.ErrUnknownOutcome, Code: codes.Unknown, Reason: "CHANGE_UNKNOWN"},
 		{Err: core.ErrBroken, Code: codes.Internal, Reason: "INVARIANT_BROKEN"},
+
+		// What the archive lacks needs a person; that it does not answer, a repeat.
+		{Err: archive.ErrMissing, Code: codes.DataLoss, Reason: "ARCHIVE_MISSING"},
+		{Err: archive.ErrCorrupt, Code: codes.DataLoss, Reason: "ARCHIVE_CORRUPT"},
+		{Err: archive.ErrDiffers, Code: codes.DataLoss, Reason: "ARCHIVE_DIFFERS"},
+		{Err: archive.ErrUnavailable, Code: codes.Unavailable, Reason: "ARCHIVE_UNAVAILABLE"},
 
 		// Why a cell refuses a fence, a reclaim or a restore.
 		{Err: fencing.ErrHealthy, Code: codes.FailedPrecondition, Reason: "CELL_HEALTHY"},

@@ -1,10 +1,16 @@
 package core
 
-// ArchiveObject names an immutable object of the archive by what it holds.
+// ArchiveObject names an immutable object of the archive. etcd keeps it when the
+// content has left etcd, so that what is read back can be held against it.
 type ArchiveObject struct {
-	Name   string // within the archive
-	SHA256 string // of its bytes, in hex
-	Size   int64  // in bytes
+	// Name within the archive: segments of letters, digits, '.', '_' and '-',
+	// joined by '/'.
+	Name string
+	// SHA256 of the content, hex; of the content and not of its compressed form, so
+	// that another compressor's bytes are still the same object.
+	SHA256 string
+	// Size of the content in bytes.
+	Size int64
 }
 
 // Cancelled tells whether the campaign was cancelled: unpaid orders are closed,
