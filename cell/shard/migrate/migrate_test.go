@@ -77,9 +77,42 @@ func TestEveryViewOfTheContract(t *testing.T) {
 		"v_fence":        "cell_id, fence_version, messages_from, state, instance_group, term, fenced_at, reason",
 		"v_buckets":      "campaign_id, domain, bucket_from, bucket_to, state, moved_version",
 		"v_findings":     "finding_id, kind, campaign_id, sku_id, request_id, event_id, reservation_id, order_id, units, age_seconds, state, action",
+		// Beyond the contract, for the control plane.
+		"v_refunds":     "refund_id, order_id, payment_id, amount, currency, part, cause, actor, reason, state, restocked, asks, answer, next_ask_at, requested_at, refunded_at",
+		"v_cell_switch": "paused, version, reason, updated_at",
 	} {
 		if _, err := reader.Exec(ctx, "SELECT "+columns+" FROM cellquota."+view); err != nil {
 			t.Errorf("%s: %v", view, err)
+		}
+	}
+}
+
+// TestTheSwitchGrowsOnly: the cell's role keeps the newest word and cannot take it back.
+func TestTheSwitchGrowsOnly(t *testing.T) {
+	ctx := testkit.Deadline(t)
+	db := empty(t)
+	if err := errors.Join(migrate.Up(ctx, db.DSN()), migrate.CreateRoles(ctx, db.DSN(), migrate.Passwords{})); err != nil {
+		t.Fatal(err)
+	}
+	app := db.ConnAs(t, migrate.RoleApp)
+	for _, c := range []struct {
+		paused  bool
+		version int64
+		newer   bool
+	}{{true, 3, true}, {false, 3, false}, {false, 2, false}, {false, 4, true}} {
+		var newer bool
+		if err := app.QueryRow(ctx, "SELECT cellquota.set_cell_switch($1, $2, 'drill')", c.paused, c.version).Scan(&newer); err != nil || newer != c.newer {
+			t.Errorf("%+v: %v, %v", c, newer, err)
+		}
+	}
+	var paused bool
+	var version int64
+	if err := app.QueryRow(ctx, "SELECT paused, version FROM cellquota.cell_switch").Scan(&paused, &version); err != nil || paused || version != 4 {
+		t.Errorf("paused %v at %d, %v", paused, version, err)
+	}
+	for _, statement := range []string{"UPDATE cellquota.cell_switch SET version = 1", "DELETE FROM cellquota.cell_switch", "INSERT INTO cellquota.cell_switch DEFAULT VALUES"} {
+		if _, err := app.Exec(ctx, statement); err == nil {
+			t.Errorf("the cell's role may %s", statement)
 		}
 	}
 }

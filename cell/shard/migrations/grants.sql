@@ -12,7 +12,7 @@ BEGIN
     FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'cellquota' LOOP
       EXECUTE format('REVOKE ALL ON cellquota.%I FROM cellquota_app', t);
       CONTINUE WHEN t LIKE 'goose%';
-      IF t IN ('fence', 'fence_history', 'term') THEN
+      IF t IN ('fence', 'fence_history', 'term', 'cell_switch') THEN
         EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
       ELSIF t = 'ledger' THEN
         EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
@@ -24,6 +24,9 @@ BEGIN
     GRANT USAGE ON ALL SEQUENCES IN SCHEMA cellquota TO cellquota_app;
     GRANT EXECUTE ON FUNCTION cellquota.now(), cellquota.lock_key(), cellquota.amount_text(numeric), cellquota.require_fence(bigint, text, text),
       cellquota.raise_term(bigint, text) TO cellquota_app;
+    IF to_regclass('cellquota.cell_switch') IS NOT NULL THEN -- from step 2
+      GRANT EXECUTE ON FUNCTION cellquota.set_cell_switch(boolean, bigint, text) TO cellquota_app;
+    END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_fencer') THEN
     GRANT USAGE ON SCHEMA cellquota TO cellquota_fencer;
