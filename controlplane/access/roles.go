@@ -46,6 +46,8 @@ var table = map[string][]string{
 	pb.FenceService_ReclaimCell_FullMethodName: sre,
 	pb.FenceService_RestoreCell_FullMethodName: sre,
 
+	pb.RecoveryService_RecoverStore_FullMethodName: sre,
+
 	pb.CampaignService_ValidateCampaign_FullMethodName:  everyOperator,
 	pb.CampaignService_CreateCampaign_FullMethodName:    managers,
 	pb.CampaignService_GetCampaign_FullMethodName:       everyOperator,

@@ -94,8 +94,11 @@ type GetStatusResponse struct {
 	OpenOperations int32 `protobuf:"varint,15,opt,name=open_operations,json=openOperations,proto3" json:"open_operations,omitempty"`
 	// Approvals that wait for a second person.
 	PendingApprovals int32 `protobuf:"varint,16,opt,name=pending_approvals,json=pendingApprovals,proto3" json:"pending_approvals,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Cells whose shard the leader has not compared with the books yet: grants of the SKUs that they
+	// could hold wait for them. Only the leader knows; other replicas leave it empty.
+	UncomparedCells []string `protobuf:"bytes,25,rep,name=uncompared_cells,json=uncomparedCells,proto3" json:"uncompared_cells,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -238,6 +241,13 @@ func (x *GetStatusResponse) GetPendingApprovals() int32 {
 		return x.PendingApprovals
 	}
 	return 0
+}
+
+func (x *GetStatusResponse) GetUncomparedCells() []string {
+	if x != nil {
+		return x.UncomparedCells
+	}
+	return nil
 }
 
 // ReplicaStatus is one replica of the control plane.
@@ -1908,7 +1918,7 @@ var File_cellquota_v1_report_proto protoreflect.FileDescriptor
 const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\n" +
 	"\x19cellquota/v1/report.proto\x12\fcellquota.v1\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xce\x05\n" +
+	"\x10GetStatusRequest\"\xf9\x05\n" +
 	"\x11GetStatusResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\x12\x17\n" +
@@ -1926,7 +1936,8 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\fetcd_nospace\x18\r \x01(\bR\vetcdNospace\x12\x1a\n" +
 	"\brestored\x18\x0e \x01(\tR\brestored\x12'\n" +
 	"\x0fopen_operations\x18\x0f \x01(\x05R\x0eopenOperations\x12+\n" +
-	"\x11pending_approvals\x18\x10 \x01(\x05R\x10pendingApprovals\x1a8\n" +
+	"\x11pending_approvals\x18\x10 \x01(\x05R\x10pendingApprovals\x12)\n" +
+	"\x10uncompared_cells\x18\x19 \x03(\tR\x0funcomparedCells\x1a8\n" +
 	"\n" +
 	"EdgesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

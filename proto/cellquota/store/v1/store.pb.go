@@ -1322,8 +1322,10 @@ type Operation struct {
 	Moves []*v1.RebalanceMove `protobuf:"bytes,9,rep,name=moves,proto3" json:"moves,omitempty"`
 	// A second person must approve before the first step.
 	NeedsApproval bool `protobuf:"varint,10,opt,name=needs_approval,json=needsApproval,proto3" json:"needs_approval,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// recover-store: the limits that the operator confirmed.
+	ConfirmedLimits []*v1.ConfirmedLimit `protobuf:"bytes,20,rep,name=confirmed_limits,json=confirmedLimits,proto3" json:"confirmed_limits,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
@@ -1424,6 +1426,13 @@ func (x *Operation) GetNeedsApproval() bool {
 		return x.NeedsApproval
 	}
 	return false
+}
+
+func (x *Operation) GetConfirmedLimits() []*v1.ConfirmedLimit {
+	if x != nil {
+		return x.ConfirmedLimits
+	}
+	return nil
 }
 
 // Leader at /leader under the leader's lease.
@@ -1893,11 +1902,141 @@ func (x *ArchiveIndex) GetTo() *timestamppb.Timestamp {
 	return nil
 }
 
+// Restored at /restored: etcd is known to have lost its past. While it stands no book changes and no
+// directive is sent, whoever leads; recovery removes it.
+type Restored struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What showed it, in words.
+	Why string `protobuf:"bytes,1,opt,name=why,proto3" json:"why,omitempty"`
+	// The cell whose shard or hello showed it, or empty.
+	CellId string `protobuf:"bytes,2,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// When.
+	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	// Address of the replica that found it.
+	FoundBy string `protobuf:"bytes,4,opt,name=found_by,json=foundBy,proto3" json:"found_by,omitempty"`
+	// Highest term that was reported.
+	TermCount     int64 `protobuf:"varint,5,opt,name=term_count,json=termCount,proto3" json:"term_count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Restored) Reset() {
+	*x = Restored{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Restored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Restored) ProtoMessage() {}
+
+func (x *Restored) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Restored.ProtoReflect.Descriptor instead.
+func (*Restored) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Restored) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Restored) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *Restored) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Restored) GetFoundBy() string {
+	if x != nil {
+		return x.FoundBy
+	}
+	return ""
+}
+
+func (x *Restored) GetTermCount() int64 {
+	if x != nil {
+		return x.TermCount
+	}
+	return 0
+}
+
+// Cluster at /cluster: the etcd cluster that these records were made in. Another one that holds them
+// was restored from a backup.
+type Cluster struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// etcd's id of the cluster.
+	ClusterId     uint64 `protobuf:"varint,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cluster) Reset() {
+	*x = Cluster{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cluster) ProtoMessage() {}
+
+func (x *Cluster) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
+func (*Cluster) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Cluster) GetClusterId() uint64 {
+	if x != nil {
+		return x.ClusterId
+	}
+	return 0
+}
+
 var File_cellquota_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecellquota/store/v1/store.proto\x12\x12cellquota.store.v1\x1a\x19cellquota/v1/access.proto\x1a cellquota/v1/campaign_spec.proto\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x19cellquota/v1/report.proto\x1a\x1acellquota/v1/routing.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x02\n" +
+	"\x1ecellquota/store/v1/store.proto\x12\x12cellquota.store.v1\x1a\x19cellquota/v1/access.proto\x1a cellquota/v1/campaign_spec.proto\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1bcellquota/v1/recovery.proto\x1a\x19cellquota/v1/report.proto\x1a\x1acellquota/v1/routing.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x02\n" +
 	"\x04Cell\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.cellquota.v1.CellStateR\x05state\x12\x18\n" +
@@ -2024,7 +2163,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xf2\x02\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xbb\x03\n" +
 	"\tOperation\x125\n" +
 	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12\x1e\n" +
 	"\n" +
@@ -2039,7 +2178,8 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"sale_limit\x18\b \x01(\x05R\tsaleLimit\x121\n" +
 	"\x05moves\x18\t \x03(\v2\x1b.cellquota.v1.RebalanceMoveR\x05moves\x12%\n" +
 	"\x0eneeds_approval\x18\n" +
-	" \x01(\bR\rneedsApproval\"J\n" +
+	" \x01(\bR\rneedsApproval\x12G\n" +
+	"\x10confirmed_limits\x18\x14 \x03(\v2\x1c.cellquota.v1.ConfirmedLimitR\x0fconfirmedLimits\"J\n" +
 	"\x06Leader\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\"4\n" +
@@ -2069,7 +2209,17 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\fArchiveIndex\x129\n" +
 	"\x06object\x18\x01 \x01(\v2!.cellquota.store.v1.ArchiveObjectR\x06object\x12.\n" +
 	"\x04from\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02toBAZ?github.com/cellquota/cellquota/proto/cellquota/store/v1;storev1b\x06proto3"
+	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x9b\x01\n" +
+	"\bRestored\x12\x10\n" +
+	"\x03why\x18\x01 \x01(\tR\x03why\x12\x17\n" +
+	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x19\n" +
+	"\bfound_by\x18\x04 \x01(\tR\afoundBy\x12\x1d\n" +
+	"\n" +
+	"term_count\x18\x05 \x01(\x03R\ttermCount\"(\n" +
+	"\aCluster\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\x04R\tclusterIdBAZ?github.com/cellquota/cellquota/proto/cellquota/store/v1;storev1b\x06proto3"
 
 var (
 	file_cellquota_store_v1_store_proto_rawDescOnce sync.Once
@@ -2083,7 +2233,7 @@ func file_cellquota_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_cellquota_store_v1_store_proto_rawDescData
 }
 
-var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Cell)(nil),                  // 0: cellquota.store.v1.Cell
 	(*Instance)(nil),              // 1: cellquota.store.v1.Instance
@@ -2106,68 +2256,73 @@ var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Token)(nil),                 // 18: cellquota.store.v1.Token
 	(*Refusals)(nil),              // 19: cellquota.store.v1.Refusals
 	(*ArchiveIndex)(nil),          // 20: cellquota.store.v1.ArchiveIndex
-	nil,                           // 21: cellquota.store.v1.PhysicalStock.LimitsEntry
-	(*v1.CellSpec)(nil),           // 22: cellquota.v1.CellSpec
-	(v1.CellState)(0),             // 23: cellquota.v1.CellState
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*v1.CampaignSpec)(nil),       // 25: cellquota.v1.CampaignSpec
-	(v1.CampaignState)(0),         // 26: cellquota.v1.CampaignState
-	(*v1.DomainRoute)(nil),        // 27: cellquota.v1.DomainRoute
-	(*v1.Adjustment)(nil),         // 28: cellquota.v1.Adjustment
-	(v1.Evidence)(0),              // 29: cellquota.v1.Evidence
-	(*v1.SkuUnits)(nil),           // 30: cellquota.v1.SkuUnits
-	(*v1.StockFacts)(nil),         // 31: cellquota.v1.StockFacts
-	(v1.AdjustmentKind)(0),        // 32: cellquota.v1.AdjustmentKind
-	(v1.AdjustmentOutcome)(0),     // 33: cellquota.v1.AdjustmentOutcome
-	(*v1.Operation)(nil),          // 34: cellquota.v1.Operation
-	(*v1.RebalanceMove)(nil),      // 35: cellquota.v1.RebalanceMove
-	(*v1.Term)(nil),               // 36: cellquota.v1.Term
-	(*v1.KeyInfo)(nil),            // 37: cellquota.v1.KeyInfo
-	(*v1.Approval)(nil),           // 38: cellquota.v1.Approval
-	(*v1.Token)(nil),              // 39: cellquota.v1.Token
-	(*v1.AuditEvent)(nil),         // 40: cellquota.v1.AuditEvent
+	(*Restored)(nil),              // 21: cellquota.store.v1.Restored
+	(*Cluster)(nil),               // 22: cellquota.store.v1.Cluster
+	nil,                           // 23: cellquota.store.v1.PhysicalStock.LimitsEntry
+	(*v1.CellSpec)(nil),           // 24: cellquota.v1.CellSpec
+	(v1.CellState)(0),             // 25: cellquota.v1.CellState
+	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
+	(*v1.CampaignSpec)(nil),       // 27: cellquota.v1.CampaignSpec
+	(v1.CampaignState)(0),         // 28: cellquota.v1.CampaignState
+	(*v1.DomainRoute)(nil),        // 29: cellquota.v1.DomainRoute
+	(*v1.Adjustment)(nil),         // 30: cellquota.v1.Adjustment
+	(v1.Evidence)(0),              // 31: cellquota.v1.Evidence
+	(*v1.SkuUnits)(nil),           // 32: cellquota.v1.SkuUnits
+	(*v1.StockFacts)(nil),         // 33: cellquota.v1.StockFacts
+	(v1.AdjustmentKind)(0),        // 34: cellquota.v1.AdjustmentKind
+	(v1.AdjustmentOutcome)(0),     // 35: cellquota.v1.AdjustmentOutcome
+	(*v1.Operation)(nil),          // 36: cellquota.v1.Operation
+	(*v1.RebalanceMove)(nil),      // 37: cellquota.v1.RebalanceMove
+	(*v1.ConfirmedLimit)(nil),     // 38: cellquota.v1.ConfirmedLimit
+	(*v1.Term)(nil),               // 39: cellquota.v1.Term
+	(*v1.KeyInfo)(nil),            // 40: cellquota.v1.KeyInfo
+	(*v1.Approval)(nil),           // 41: cellquota.v1.Approval
+	(*v1.Token)(nil),              // 42: cellquota.v1.Token
+	(*v1.AuditEvent)(nil),         // 43: cellquota.v1.AuditEvent
 }
 var file_cellquota_store_v1_store_proto_depIdxs = []int32{
-	22, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	23, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
-	24, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
-	25, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	26, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	24, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
-	24, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	24, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
+	25, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
+	26, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
+	27, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	28, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	26, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
+	26, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
 	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
-	27, // 8: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	29, // 8: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
 	6,  // 9: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	23, // 10: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	28, // 11: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	24, // 12: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	29, // 13: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	30, // 14: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	31, // 15: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	25, // 10: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	30, // 11: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	26, // 12: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	31, // 13: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	32, // 14: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	33, // 15: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
 	9,  // 16: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
 	10, // 17: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	24, // 18: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
-	32, // 19: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	33, // 20: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	21, // 21: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	34, // 22: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	35, // 23: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
-	36, // 24: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	36, // 25: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	37, // 26: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	24, // 27: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	24, // 28: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	38, // 29: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	39, // 30: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	40, // 31: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
-	3,  // 32: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	24, // 33: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	24, // 34: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	26, // 18: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	34, // 19: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	35, // 20: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	23, // 21: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	36, // 22: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	37, // 23: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	38, // 24: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	39, // 25: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	39, // 26: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	40, // 27: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	26, // 28: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	26, // 29: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	41, // 30: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	42, // 31: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	43, // 32: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	3,  // 33: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
+	26, // 34: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	26, // 35: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	26, // 36: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
@@ -2181,7 +2336,7 @@ func file_cellquota_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_store_v1_store_proto_rawDesc), len(file_cellquota_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
