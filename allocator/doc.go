@@ -6,7 +6,7 @@
 //
 // A campaign may sell sale_limit units of a SKU. A Split cuts them into one
 // grant per cell and a central reserve that no cell holds. While the sale runs,
-// a Tranche moves some of the reserve to a cell that runs low, PlanRebalance
+// PlanRound moves tranches of the reserve to cells that run low, PlanRebalance
 // moves what one cell has too much of to others, and Redistribute hands out
 // what a fence proved unsold. DealBuckets decides which cell is home to which
 // of the 4,096 hash buckets of users; units and buckets should be shared in

@@ -37,9 +37,30 @@ func ParsePercent(field, text string) (Percent, error) {
 	return Percent{millionths: uint32(millionths)}, nil
 }
 
+// Permille gives n tenths of a percent; field names the value in the error, which
+// wraps ErrPercent where n is not from 0 to 1000.
+func Permille(field string, n int32) (Percent, error) {
+	if n < 0 || n > 1000 {
+		return Percent{}, invalid(field, ErrPercent, "%d tenths of a percent", n)
+	}
+	return Percent{millionths: uint32(n) * (wholePercent / 1000)}, nil
+}
+
 // Of gives the part of q, rounded down: the exact floor, computed in integers.
 func (p Percent) Of(q quantity.Quantity) quantity.Quantity {
 	part, _, err := q.MulRatio(uint64(p.millionths), wholePercent)
+	if err != nil {
+		panic(err) // cannot be: a Percent is at most 100 %, so the part is at most q
+	}
+	return part
+}
+
+// ofUp gives the part of q, rounded up.
+func (p Percent) ofUp(q quantity.Quantity) quantity.Quantity {
+	part, rest, err := q.MulRatio(uint64(p.millionths), wholePercent)
+	if err == nil && rest > 0 {
+		part, err = part.Add(quantity.Must(1))
+	}
 	if err != nil {
 		panic(err) // cannot be: a Percent is at most 100 %, so the part is at most q
 	}

@@ -14,7 +14,7 @@ type Standing uint8
 // The standings. The zero value is none of them.
 const (
 	Selling Standing = iota + 1 // may give and take
-	Leaving                     // gives everything it has available: draining, or owns no bucket of the campaign
+	Leaving                     // gives everything it has available: it owns no bucket of the campaign
 	Frozen                      // is not touched: suspect, fenced, or its last report is too old
 )
 
@@ -23,16 +23,22 @@ type Usage struct {
 	Cell      string
 	Granted   quantity.Quantity // the book's allocation
 	Available quantity.Quantity // of it, neither reserved nor confirmed; at most Granted
-	Demand    uint64            // expected sales, relative; a Selling cell with 0 expects none
-	Standing  Standing
+	// Need is what a Selling cell is expected to sell within the horizon: its own
+	// rate of demand × the horizon, rounded up. It never gives below it.
+	Need     quantity.Quantity
+	Standing Standing
 }
 
 // Rebalance asks how to spread the available units of a SKU anew.
 type Rebalance struct {
 	Reserve quantity.Quantity
 	Cells   []Usage // 1 to MaxCells, in any order
-	// MinMove is the smallest move between Selling cells that is worth making;
-	// it keeps an automatic rebalance from moving single units for ever.
+	// Margin of Need, rounded up, that a giver keeps on top of it: between Need and Need +
+	// Margin a cell neither gives nor takes, so that a rate that wavers does not
+	// send units to and fro.
+	Margin Percent
+	// MinMove is the smallest surplus that is worth asking for and the smallest
+	// lack that is worth filling; 0 and 1 are the same.
 	MinMove quantity.Quantity
 }
 
@@ -70,33 +76,39 @@ type RebalancePlan struct {
 	Reserve      quantity.Quantity // before
 	ReserveAfter quantity.Quantity // never smaller: larger by what nobody could take
 	Moves        []Move
+	Margin       Percent
 	Cells        []Usage // what it was decided from, ascending by cell id
 }
 
-// PlanRebalance proposes moves that bring what the Selling cells have available
-// near to their share of all that can move, by demand, largest remainder.
-// Leaving cells give everything; Frozen ones are left alone; the reserve is not
-// drawn (that is Tranche's work). Without any demand only Leaving cells give.
+// PlanRebalance proposes moves from cells with idle units to cells that lack
+// some. A Selling cell is idle by what it has available above Need + Margin, and
+// lacks what it has available less than Need. As much is moved as both sides
+// have: the smaller side is served whole, the larger one by largest remainder in
+// proportion to what each has too much or too little. So nobody gives below its
+// own need, nobody is filled above it, and a plan that was carried out leaves
+// nothing to plan: either all that is idle moved, or all that was lacking came.
+//
+// Leaving cells give everything, before idle ones, and what nobody lacks of it
+// goes to the reserve. Frozen cells are left alone. The reserve is not drawn:
+// that is PlanRound's work.
+//
 // Errors: *Error with ErrNoCells, ErrTooManyCells, ErrCellUnnamed,
-// ErrDuplicateCell, ErrStanding, ErrAvailable, ErrWeightSum; quantity.ErrTooLarge
-// where all that could move is above quantity.Max.
+// ErrDuplicateCell, ErrStanding, ErrAvailable; quantity.ErrTooLarge where the
+// reserve after the plan would be above quantity.Max.
 func PlanRebalance(r Rebalance) (RebalancePlan, error) {
 	if err := checkUsage(r.Cells); err != nil {
 		return RebalancePlan{}, err
 	}
 	cells := slices.SortedFunc(slices.Values(r.Cells), func(a, b Usage) int { return cmp.Compare(a.Cell, b.Cell) })
-	plan := RebalancePlan{Reserve: r.Reserve, Cells: cells}
+	plan := RebalancePlan{Reserve: r.Reserve, Margin: r.Margin, Cells: cells}
 
-	// 1. Wish: everything of the leaving cells, and the difference to its target
-	// of each selling cell, small differences dropped.
+	// 1. Wish: everything of the leaving cells; each selling cell's surplus or lack.
 	forced := leavingReturns(cells)
-	returns, grants, err := wishes(cells, forced, r.MinMove)
-	if err != nil {
-		return RebalancePlan{}, err
-	}
+	returns, grants := wishes(cells, r.Margin, r.MinMove)
 	// 2. Fit: grants and returns are brought to one sum. What only leaving cells
 	// give beyond the grants stays in the reserve.
-	if returns, grants, err = fit(forced, returns, grants); err != nil {
+	returns, grants, err := fit(forced, returns, grants)
+	if err != nil {
 		return RebalancePlan{}, err
 	}
 	// 3. Write down.
@@ -136,39 +148,32 @@ func leavingReturns(cells []Usage) []Grant {
 	return out
 }
 
-// wishes compares each selling cell with its target.
-func wishes(cells []Usage, forced []Grant, minMove quantity.Quantity) (returns, grants []Grant, err error) {
-	var selling []claim
-	have := map[string]quantity.Quantity{}
-	pool := total(forced)
-	var demand bool
+// wishes lists the surplus and the lack of each selling cell, small ones dropped.
+func wishes(cells []Usage, margin Percent, minMove quantity.Quantity) (returns, grants []Grant) {
 	for _, c := range cells {
-		if c.Standing == Selling {
-			selling = append(selling, claim{cell: c.Cell, weight: c.Demand})
-			have[c.Cell] = c.Available
-			pool += c.Available.Int64()
-			demand = demand || c.Demand > 0
+		if c.Standing != Selling {
+			continue
 		}
-	}
-	if !demand {
-		return nil, nil, nil
-	}
-	movable, err := quantity.New(pool)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the units that could move: %w", err)
-	}
-	targets, err := apportion(movable, selling, "cells[].demand")
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, c := range selling {
-		if less, err := have[c.cell].Sub(targets[i]); err == nil {
-			returns = appendMove(returns, c.cell, less, minMove)
-		} else if more, err := targets[i].Sub(have[c.cell]); err == nil {
-			grants = appendMove(grants, c.cell, more, minMove)
+		if lack, err := c.Need.Sub(c.Available); err == nil {
+			grants = appendMove(grants, c.Cell, lack, minMove)
+			continue
 		}
+		returns = appendMove(returns, c.Cell, c.idle(margin), minMove)
 	}
-	return returns, grants, nil
+	return returns, grants
+}
+
+// idle is what a selling cell has available above its need and the margin.
+func (c Usage) idle(margin Percent) quantity.Quantity {
+	keep, err := c.Need.Add(margin.ofUp(c.Need))
+	if err != nil {
+		return quantity.Quantity{} // it is to keep more than a quantity can be
+	}
+	idle, err := c.Available.Sub(keep)
+	if err != nil {
+		return quantity.Quantity{}
+	}
+	return idle
 }
 
 func appendMove(list []Grant, cell string, units, minMove quantity.Quantity) []Grant {

@@ -71,9 +71,10 @@ func moves(kind MoveKind, list []Grant, others []Move) []Move {
 }
 
 // Check verifies the plan's promise: units are neither made nor lost, the
-// reserve is not drawn, no cell gives more than it has available, gives and
-// takes at once, takes while leaving, or is touched while frozen, and returns
-// come before grants. ErrBroken names what does not hold.
+// reserve is not drawn, no cell gives more than it has available, or below its
+// need and the margin, or is filled above its need, gives and takes at once,
+// takes while leaving, or is touched while frozen, and returns come before
+// grants. ErrBroken names what does not hold.
 func (p RebalancePlan) Check() error {
 	usage := make(map[string]Usage, len(p.Cells))
 	for _, c := range p.Cells {
@@ -87,7 +88,7 @@ func (p RebalancePlan) Check() error {
 			return broken("cell %q is moved twice or unknown", m.Cell)
 		}
 		delete(usage, m.Cell)
-		if err := checkMove(m, cell); err != nil {
+		if err := checkMove(m, cell, p.Margin); err != nil {
 			return err
 		}
 		switch {
@@ -106,7 +107,7 @@ func (p RebalancePlan) Check() error {
 	return nil
 }
 
-func checkMove(m Move, cell Usage) error {
+func checkMove(m Move, cell Usage, margin Percent) error {
 	switch {
 	case m.Units.IsZero():
 		return broken("cell %q is to move nothing", m.Cell)
@@ -116,6 +117,10 @@ func checkMove(m Move, cell Usage) error {
 		return broken("cell %q is granted units while leaving", m.Cell)
 	case m.Kind == ReturnUnits && m.Units.Cmp(cell.Available) > 0:
 		return broken("cell %q returns %s of %s available", m.Cell, m.Units, cell.Available)
+	case m.Kind == ReturnUnits && cell.Standing == Selling && m.Units.Cmp(cell.idle(margin)) > 0:
+		return broken("cell %q returns %s and would keep less than its need of %s", m.Cell, m.Units, cell.Need)
+	case m.Kind == GrantUnits && cell.Available.Int64()+m.Units.Int64() > cell.Need.Int64():
+		return broken("cell %q has %s available, needs %s and is granted %s", m.Cell, cell.Available, cell.Need, m.Units)
 	case m.Kind != GrantUnits && m.Kind != ReturnUnits:
 		return broken("cell %q has a move of kind %s", m.Cell, m.Kind)
 	}

@@ -16,7 +16,7 @@ const (
 	Equal    Policy = iota + 1 // every cell the same, to the unit
 	Weighted                   // by Share.Weight
 	Explicit                   // exactly Share.Units
-	Demand                     // by Share.Demand
+	Demand                     // by Share.Demand; by Share.Weight where no demand was seen
 )
 
 var policyNames = [...]string{Equal: "EQUAL", Weighted: "WEIGHTED", Explicit: "EXPLICIT", Demand: "DEMAND"}
@@ -43,10 +43,10 @@ func (p Policy) String() string {
 }
 
 // Share is one cell of a split and its claim. Only the field that the policy
-// names is read.
+// names is read; under DEMAND the weights too, where no cell has demand.
 type Share struct {
 	Cell   string
-	Weight uint32            // WEIGHTED: relative; 0 gets nothing
+	Weight uint32            // WEIGHTED, and DEMAND without demand: relative; 0 gets nothing
 	Units  quantity.Quantity // EXPLICIT: the grant itself
 	Demand uint64            // DEMAND: expected sales, relative; 0 gets nothing
 }
@@ -72,6 +72,8 @@ type Plan struct {
 	Reserve quantity.Quantity
 	Policy  Policy
 	Grants  []Grant // one per cell of the request, ascending by cell id
+	// ByWeight: the policy is DEMAND, no cell had demand, and the weights decided.
+	ByWeight bool
 }
 
 // Split decides who gets how much. The result does not depend on the order of
@@ -87,11 +89,16 @@ func Split(r Request) (Plan, error) {
 		return Plan{}, invalid("reserve", ErrReserveAboveLimit, "reserve %s, sale_limit %s", r.Reserve, r.Limit)
 	}
 	cells := slices.SortedFunc(slices.Values(r.Cells), func(a, b Share) int { return cmp.Compare(a.Cell, b.Cell) })
-	units, err := decide(r.Policy, toGrant, cells)
+	byWeight := r.Policy == Demand && !demanded(cells)
+	by := r.Policy
+	if byWeight {
+		by = Weighted
+	}
+	units, err := decide(by, toGrant, cells)
 	if err != nil {
 		return Plan{}, err
 	}
-	plan := Plan{Limit: r.Limit, Reserve: r.Reserve, Policy: r.Policy, Grants: make([]Grant, len(cells))}
+	plan := Plan{Limit: r.Limit, Reserve: r.Reserve, Policy: r.Policy, Grants: make([]Grant, len(cells)), ByWeight: byWeight}
 	for i, c := range cells {
 		plan.Grants[i] = Grant{Cell: c.Cell, Units: units[i]}
 	}
@@ -99,6 +106,11 @@ func Split(r Request) (Plan, error) {
 		return Plan{}, err
 	}
 	return plan, nil
+}
+
+// demanded tells whether any cell has demand.
+func demanded(cells []Share) bool {
+	return slices.ContainsFunc(cells, func(s Share) bool { return s.Demand > 0 })
 }
 
 // decide gives the units of each cell, in the order of cells.

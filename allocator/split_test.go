@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"reflect"
 	"slices"
 	"strings"
@@ -103,7 +104,7 @@ func TestSplitRefusesWithFieldAndRule(t *testing.T) {
 		{"twice", allocator.Request{Limit: q(10), Policy: allocator.Equal, Cells: shares("a", "b", "a")}, "cells[2]", allocator.ErrDuplicateCell},
 		{"reserve above limit", allocator.Request{Limit: q(10), Reserve: q(11), Policy: allocator.Equal, Cells: shares("a")}, "reserve", allocator.ErrReserveAboveLimit},
 		{"weights 0", allocator.Request{Limit: q(10), Policy: allocator.Weighted, Cells: []allocator.Share{{Cell: "a"}, {Cell: "b"}}}, "split.weights", allocator.ErrNoWeight},
-		{"demand 0", allocator.Request{Limit: q(10), Policy: allocator.Demand, Cells: []allocator.Share{{Cell: "a", Weight: 1}}}, "split.demand", allocator.ErrNoWeight},
+		{"no demand and no weight", allocator.Request{Limit: q(10), Policy: allocator.Demand, Cells: []allocator.Share{{Cell: "a"}}}, "split.weights", allocator.ErrNoWeight},
 		{"demand overflows", allocator.Request{Limit: q(10), Policy: allocator.Demand, Cells: many(2)}, "split.demand", allocator.ErrWeightSum},
 		{"explicit short", allocator.Request{Limit: q(10), Policy: allocator.Explicit, Cells: []allocator.Share{{Cell: "a", Units: q(9)}}}, "split.units", allocator.ErrExplicitSum},
 		{"explicit long", allocator.Request{Limit: q(10), Reserve: q(2), Policy: allocator.Explicit, Cells: []allocator.Share{{Cell: "a", Units: q(9)}}}, "split.units", allocator.ErrExplicitSum},
@@ -128,6 +129,75 @@ func TestSplitRefusesWithFieldAndRule(t *testing.T) {
 		t.Errorf("ParsePolicy(equal): %v, want ErrPolicy", err)
 	}
 }
+
+// DEMAND without any demand is cut by weight, and says so; with any, the weights are not read.
+func TestDemandFallsBackToWeights(t *testing.T) {
+	r := allocator.Request{Limit: quantity.Must(100), Reserve: quantity.Must(10), Policy: allocator.Demand, Cells: []allocator.Share{
+		{Cell: "a", Weight: 1}, {Cell: "b", Weight: 2},
+	}}
+	plan, err := allocator.Split(r)
+	if want := map[string]int64{"a": 30, "b": 60}; err != nil || !plan.ByWeight || !reflect.DeepEqual(unitsOf(plan), want) {
+		t.Errorf("without demand: %v, by weight %v, %v, want %v", unitsOf(plan), plan.ByWeight, err, want)
+	}
+	r.Cells[0].Demand = 5
+	plan, err = allocator.Split(r)
+	if want := map[string]int64{"a": 90, "b": 0}; err != nil || plan.ByWeight || !reflect.DeepEqual(unitsOf(plan), want) {
+		t.Errorf("with demand: %v, by weight %v, %v, want %v", unitsOf(plan), plan.ByWeight, err, want)
+	}
+	r.Policy = allocator.Weighted
+	if plan, err = allocator.Split(r); err != nil || plan.ByWeight {
+		t.Errorf("WEIGHTED says it fell back: %v, %v", plan, err)
+	}
+}
+
+// K37, K38: any limit up to a thousand million, 1 to 1,000 cells, any weights: the sum is exact, every
+// share is the exact one rounded down or one more, equal weights differ by at most one unit, and the
+// order of the cells changes nothing. A float, NaN or a negative number cannot be given: the types of
+// Request have none.
+func TestSplitOfUpToAThousandCells(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, allocator.MaxCells).Draw(t, "n")
+		kinds := rapid.SliceOfN(drawnKind, 1, 7).Draw(t, "weights")
+		limit := drawnUnits(t, "limit", quantity.Max)
+		r := allocator.Request{
+			Limit: limit, Reserve: drawnUnits(t, "reserve", limit.Int64()),
+			Policy: rapid.SampledFrom([]allocator.Policy{allocator.Equal, allocator.Weighted, allocator.Demand}).Draw(t, "policy"),
+		}
+		weights, sum := map[string]uint64{}, new(big.Int)
+		for i := range n {
+			w := kinds[i%len(kinds)]
+			s := allocator.Share{Cell: fmt.Sprint("c", i), Weight: w, Demand: uint64(w) << 20}
+			r.Cells = append(r.Cells, s)
+			weights[s.Cell] = map[allocator.Policy]uint64{allocator.Equal: 1, allocator.Weighted: uint64(w), allocator.Demand: s.Demand}[r.Policy]
+			sum.Add(sum, new(big.Int).SetUint64(weights[s.Cell]))
+		}
+		plan, err := allocator.Split(r)
+		if sum.Sign() == 0 {
+			if !errors.Is(err, allocator.ErrNoWeight) {
+				t.Fatalf("no weight at all: %v", err)
+			}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkEqualWeights(t, plan, weights)
+		for _, g := range plan.Grants {
+			exact := new(big.Int).Mul(big.NewInt(limit.Int64()-r.Reserve.Int64()), new(big.Int).SetUint64(weights[g.Cell]))
+			floor := exact.Quo(exact, sum).Int64()
+			if over := g.Units.Int64() - floor; over < 0 || over > 1 {
+				t.Fatalf("cell %s: %s units, its exact share is %d", g.Cell, g.Units, floor)
+			}
+		}
+		slices.Reverse(r.Cells)
+		if again, err := allocator.Split(r); err != nil || !reflect.DeepEqual(again, plan) {
+			t.Fatalf("the other order of cells gives another plan: %v", err)
+		}
+	})
+}
+
+// drawnKind is a weight: small ones and the largest often.
+var drawnKind = rapid.OneOf(rapid.Uint32Range(0, 3), rapid.Uint32(), rapid.Just(uint32(math.MaxUint32)))
 
 // K38: edges that are no error.
 func TestSplitAtTheEdges(t *testing.T) {
