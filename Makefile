@@ -20,7 +20,7 @@ BREAKING_AGAINST ?= HEAD~1
 # ---- the two commands of the README ------------------------------------------
 
 .PHONY: demo
-demo: setup ## run the main job on real parts (DEMO_USERS, DEMO_STOCK, DEMO_CELLS, DEMO_REPORT, DEMO_KEEP)
+demo: setup ## run the main job on real parts (DEMO_USERS, DEMO_STOCK, DEMO_CELLS, DEMO_KAFKA, DEMO_REPORT, DEMO_KEEP)
 	@from=$$SECONDS; $(MAKE) build; echo "built in $$((SECONDS - from)) s"
 	@.bin/cellctl dev demo
 
@@ -41,7 +41,7 @@ dev: setup build ## run a local platform in .dev until Ctrl-C (four cells; what 
 
 .PHONY: setup
 setup: ## find or install what the local platform needs
-	@deploy/local/setup
+	@deploy/local/setup $(if $(filter apache,$(DEMO_KAFKA) $(SYSTEM_KAFKA)),kafka)
 
 # ---- tests ---------------------------------------------------------------------
 
@@ -50,7 +50,7 @@ test-race: setup ## run the tests of concurrent packages under the race detector
 	go test -race -timeout 10m $(RACE_PKGS)
 
 .PHONY: test-system
-test-system: setup build ## run the demo's scenario, small, on a whole local platform (build tag system)
+test-system: setup build ## run the demo's scenario, small, on a whole local platform (build tag system; SYSTEM_KAFKA=apache)
 	go test -tags system -count=1 -timeout 20m ./tests/system/...
 
 .PHONY: test-chaos

@@ -32,7 +32,7 @@ func run(args []string) int {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(upCommand(), etcdCommand(), kafkaCommand())
+	root.AddCommand(upCommand(), etcdCommand(), kafkaCommand(), apacheKafkaCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/cmd/cellquota-dev/internal/apachekafka"
 	"github.com/cellquota/cellquota/cmd/cellquota-dev/internal/etcdserver"
 	"github.com/cellquota/cellquota/cmd/cellquota-dev/internal/kafkaserver"
 )
@@ -49,6 +50,26 @@ func kafkaCommand() *cobra.Command {
 	f.StringVar(&c.ClusterID, "cluster-id", "", "the cluster's id")
 	f.StringToStringVar(&c.BrokerConfigs, "broker-config", nil, "a broker setting, key=value; may be repeated")
 	require(cmd, "data-dir", "addr", "cluster-id")
+	return cmd
+}
+
+func apacheKafkaCommand() *cobra.Command {
+	c := apachekafka.Config{Log: os.Stderr}
+	cmd := &cobra.Command{
+		Use:   "apache-kafka",
+		Short: "Become the platform's Apache Kafka broker (up --kafka apache does this)",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return apachekafka.Run(cmd.Context(), c) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.DataDir, "data-dir", "", "where it keeps its data")
+	f.StringVar(&c.Addr, "addr", "", "127.0.0.1:port for clients")
+	f.StringVar(&c.ControllerAddr, "controller-addr", "", "127.0.0.1:port of its controller")
+	f.StringVar(&c.ClusterID, "cluster-id", "", "the cluster's id, 22 characters")
+	f.StringVar(&c.Java, "java", "java", "the Java program, 17 or newer")
+	f.StringVar(&c.Jars, "jars", "", "folder of the broker's jars")
+	f.StringToStringVar(&c.BrokerConfigs, "broker-config", nil, "a broker setting, key=value; may be repeated")
+	require(cmd, "data-dir", "addr", "controller-addr", "cluster-id", "jars")
 	return cmd
 }
 

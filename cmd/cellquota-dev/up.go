@@ -25,8 +25,8 @@ CELLQUOTA_… variables reach every process. --set adds one configuration key to
 component: cell.orders.batch_max=100 for all cells, cell-2.gate.min_rate=50 for
 one, redis.maxmemory=64mb, postgres.synchronous_commit=off.
 
-This release runs one etcd member, one control-plane replica and the embedded
-Kafka, and refuses to pretend otherwise.`
+This release runs one etcd member and one control-plane replica, and refuses to
+pretend otherwise.`
 
 const upExample = `  cellquota-dev up --data-dir .dev --cells 4
   cellquota-dev up --data-dir .dev --cells 4 --regions east,west --edges 2 --restart
@@ -48,7 +48,7 @@ func upCommand() *cobra.Command {
 			if err := o.Check(); err != nil {
 				return err
 			}
-			programs, err := layout.FindPrograms(binDir)
+			programs, err := layout.FindPrograms(binDir, o.Kafka)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func upCommand() *cobra.Command {
 	f.StringVar(&o.DataDir, "data-dir", "", "where the platform keeps everything; required")
 	f.IntVar(&o.Cells, "cells", o.Cells, "cells, named cell-1 to cell-N")
 	f.StringSliceVar(&o.Regions, "regions", o.Regions, "regions, dealt to the cells in turn")
-	f.StringVar(&o.Kafka, "kafka", o.Kafka, "embedded (apache: with a later release)")
+	f.StringVar(&o.Kafka, "kafka", o.Kafka, "embedded, or apache: a real broker, in KRaft mode (deploy/local/setup kafka brings it)")
 	f.IntVar(&o.ControlPlanes, "control-planes", o.ControlPlanes, "control-plane replicas: 1 (3: with a later release)")
 	f.StringVar(&o.Etcd, "etcd", o.Etcd, "single (cluster3: with a later release)")
 	f.IntVar(&o.Edges, "edges", o.Edges, "edge processes")

@@ -228,7 +228,7 @@ func TestAnUnsupportedOptionIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--kafka", "apache"}, "--kafka apache; supported: embedded"},
+		{[]string{"--kafka", "pulsar"}, `--kafka "pulsar" is neither embedded nor apache`},
 		{[]string{"--etcd", "cluster3"}, "--etcd cluster3; supported: single"},
 		{[]string{"--control-planes", "3"}, "--control-planes 3; supported: 1"},
 		{[]string{"--replicated"}, "--replicated; supported"},

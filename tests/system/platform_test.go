@@ -51,6 +51,9 @@ func start(t *testing.T, args ...string) *local {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if kafka := os.Getenv("SYSTEM_KAFKA"); kafka != "" { // both kinds run the same tests
+		args = append(args, "--kafka", kafka)
+	}
 	cmd := exec.Command(program(t, "cellquota-dev"), append([]string{"up", "--data-dir", dir}, args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -36,11 +36,11 @@ func TestSettings(t *testing.T) {
 	if err != nil || s.Users != 100_000 || s.Stock != 10_000 || s.Cells != 4 || s.Keep {
 		t.Errorf("defaults %+v, %v", s, err)
 	}
-	s, err = FromEnvironment(env("DEMO_USERS", "5000", "DEMO_STOCK", "700", "DEMO_CELLS", "2", "DEMO_KEEP", "1", "DEMO_REPORT", "r.json", "DEMO_KAFKA", "embedded"))
-	if err != nil || s.Users != 5000 || s.Stock != 700 || s.Cells != 2 || !s.Keep || s.ReportFile != "r.json" {
+	s, err = FromEnvironment(env("DEMO_USERS", "5000", "DEMO_STOCK", "700", "DEMO_CELLS", "2", "DEMO_KEEP", "1", "DEMO_REPORT", "r.json", "DEMO_KAFKA", "apache"))
+	if err != nil || s.Users != 5000 || s.Stock != 700 || s.Cells != 2 || !s.Keep || s.ReportFile != "r.json" || s.Kafka != "apache" {
 		t.Errorf("given %+v, %v", s, err)
 	}
-	for _, bad := range [][]string{{"DEMO_USERS", "99"}, {"DEMO_USERS", "1e5"}, {"DEMO_STOCK", "-1"}, {"DEMO_CELLS", "1"}, {"DEMO_CELLS", "17"}, {"DEMO_KEEP", "yes"}, {"DEMO_KAFKA", "apache"}, {"DEMO_KAFKA", "x"}} {
+	for _, bad := range [][]string{{"DEMO_USERS", "99"}, {"DEMO_USERS", "1e5"}, {"DEMO_STOCK", "-1"}, {"DEMO_CELLS", "1"}, {"DEMO_CELLS", "17"}, {"DEMO_KEEP", "yes"}, {"DEMO_KAFKA", "x"}} {
 		if _, err := FromEnvironment(env(bad...)); !errors.Is(err, ErrUsage) || !strings.Contains(err.Error(), bad[0]) {
 			t.Errorf("%v: %v", bad, err)
 		}

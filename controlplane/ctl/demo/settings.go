@@ -53,9 +53,9 @@ func FromEnvironment(env func(string) string) (Settings, error) {
 		return s, err
 	}
 	switch k := env("DEMO_KAFKA"); k {
-	case "", "embedded":
-	case "apache":
-		return s, fmt.Errorf("%w: DEMO_KAFKA=apache: this release runs the embedded Kafka only; leave it out, or set embedded", ErrUsage)
+	case "":
+	case "embedded", "apache":
+		s.Kafka = k
 	default:
 		return s, fmt.Errorf("%w: DEMO_KAFKA=%q: must be embedded or apache", ErrUsage, k)
 	}

@@ -20,7 +20,7 @@ func (b *boot) addProcesses() error {
 		}),
 		b.super.Add(supervise.Spec{
 			Name: b.plan.Kafka.Name, Path: b.programs.Self, Env: b.env,
-			Args:  append([]string{"cellquota-dev"}, b.plan.KafkaArgs(b.secrets)...),
+			Args:  append([]string{"cellquota-dev"}, b.plan.KafkaArgs(b.secrets, b.programs)...),
 			Log:   b.plan.Log(b.plan.Kafka.Name),
 			Probe: kafkaProbe(b.plan.Kafka.Addr), Tier: tierStores,
 		}),

@@ -35,12 +35,12 @@ func TestOptionsNameEverythingThatIsWrong(t *testing.T) {
 	o := Defaults()
 	o.Cells, o.Edges, o.Processes = 65, 0, -1
 	o.Regions = []string{"east", "East", "east"}
-	o.Kafka, o.Etcd, o.ControlPlanes, o.Replicated = "apache", "cluster5", 2, true
+	o.Kafka, o.Etcd, o.ControlPlanes, o.Replicated = "pulsar", "cluster5", 2, true
 	o.Set = []string{"cell.a=1", "cell-66.a=1", "etcd.nonsense=1", "=x"}
 	err := o.Check()
 	for _, want := range []string{
 		"--data-dir is required", "--cells 65", "--edges 0", "--processes -1", `"East" is not of the form`, `"east" twice`,
-		"--kafka apache; supported: embedded", `--etcd "cluster5"`, "--control-planes 2 is neither", "--replicated; supported",
+		`--kafka "pulsar" is neither embedded nor apache`, `--etcd "cluster5"`, "--control-planes 2 is neither", "--replicated; supported",
 		`no component "cell-66"`, "etcd has the keys auto-compaction", `"=x" is not of the form`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -59,8 +59,8 @@ func TestEveryPortIsNamedOnce(t *testing.T) {
 	if len(slices.Compact(slices.Clone(names))) != len(names) {
 		t.Errorf("a port is named twice: %v", names)
 	}
-	// etcd 2, kafka 1, control plane 2, edges 2×2, cells 3×(2 + 12×2)
-	if want := 2 + 1 + 2 + 4 + 3*26; len(names) != want {
+	// etcd 2, kafka 2, control plane 2, edges 2×2, cells 3×(2 + 12×2)
+	if want := 2 + 2 + 2 + 4 + 3*26; len(names) != want {
 		t.Errorf("%d ports, want %d: %v", len(names), want, names)
 	}
 }
@@ -200,8 +200,18 @@ func TestSettingsReachTheirComponents(t *testing.T) {
 	if args := p.EtcdArgs(s); !slices.Contains(args, "--auto-compaction=0") {
 		t.Errorf("etcd: %v", args)
 	}
-	if args := p.KafkaArgs(s); !slices.Contains(args, "message.max.bytes=2000000") {
+	if args := p.KafkaArgs(s, Programs{}); !slices.Contains(args, "message.max.bytes=2000000") {
 		t.Errorf("kafka: %v", args)
+	}
+}
+
+func TestApacheKafkaIsAskedFor(t *testing.T) {
+	p := plan(t, func(o *Options) { o.Kafka = ApacheKafka })
+	args := p.KafkaArgs(Secrets{Cluster: strings.Repeat("c", 64)}, Programs{Java: "/j/java", KafkaJars: "/libs"})
+	for _, want := range []string{"apache-kafka", p.Kafka.Controller, "/j/java", "/libs", strings.Repeat("c", 22)} {
+		if !slices.Contains(args, want) {
+			t.Errorf("%q is not among %v", want, args)
+		}
 	}
 }
 

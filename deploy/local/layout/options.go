@@ -8,6 +8,12 @@ import (
 	"slices"
 )
 
+// The two kinds of Kafka: kfake in our own process, and a broker in Java.
+const (
+	EmbeddedKafka = "embedded"
+	ApacheKafka   = "apache"
+)
+
 // Bounds of one local platform.
 const (
 	mostCells     = 64
@@ -30,7 +36,7 @@ type Options struct {
 	Cells int
 	// Regions are dealt to the cells in turn.
 	Regions []string
-	// Kafka is embedded, ControlPlanes 1 and Etcd single in this release.
+	// Kafka is EmbeddedKafka or ApacheKafka. ControlPlanes is 1 and Etcd single in this release.
 	Kafka         string
 	ControlPlanes int
 	Etcd          string
@@ -51,7 +57,7 @@ type Options struct {
 // Defaults is what `up` does without flags.
 func Defaults() Options {
 	return Options{
-		Cells: 1, Regions: []string{"local"}, Kafka: "embedded", ControlPlanes: 1, Etcd: "single",
+		Cells: 1, Regions: []string{"local"}, Kafka: EmbeddedKafka, ControlPlanes: 1, Etcd: "single",
 		Edges: 1, Processes: 1,
 	}
 }
@@ -80,8 +86,7 @@ func (o Options) Check() error {
 		bad(regionName.MatchString(r), "--regions: %q is not of the form %s", r, regionName)
 		bad(!slices.Contains(o.Regions[:i], r), "--regions names %q twice", r)
 	}
-	bad(slices.Contains([]string{"embedded", "apache"}, o.Kafka), "--kafka %q is neither embedded nor apache", o.Kafka)
-	later(o.Kafka != "apache", "--kafka apache; supported: embedded (kfake, the real protocol with one broker)")
+	bad(slices.Contains([]string{EmbeddedKafka, ApacheKafka}, o.Kafka), "--kafka %q is neither embedded nor apache", o.Kafka)
 	bad(slices.Contains([]string{"single", "cluster3"}, o.Etcd), "--etcd %q is neither single nor cluster3", o.Etcd)
 	later(o.Etcd != "cluster3", "--etcd cluster3; supported: single")
 	bad(o.ControlPlanes == 1 || o.ControlPlanes == 3, "--control-planes %d is neither 1 nor 3", o.ControlPlanes)

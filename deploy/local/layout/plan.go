@@ -27,8 +27,8 @@ type Plan struct {
 // Etcd is the one member.
 type Etcd struct{ Name, Client, Peer string }
 
-// Kafka is the one broker.
-type Kafka struct{ Name, Addr string }
+// Kafka is the one broker; Controller is Apache Kafka's own.
+type Kafka struct{ Name, Addr, Controller string }
 
 // Server is a cellquotad process. Addr is gRPC, for an edge HTTP.
 type Server struct {
@@ -78,7 +78,7 @@ func New(o Options, addr func(port string) string) (Plan, error) {
 	p := Plan{
 		Options: o, settings: set,
 		Etcd:  Etcd{Name: "etcd", Client: addr("etcd"), Peer: addr("etcd/peer")},
-		Kafka: Kafka{Name: "kafka", Addr: addr("kafka")},
+		Kafka: Kafka{Name: "kafka", Addr: addr("kafka"), Controller: addr("kafka/controller")},
 	}
 	for i := range o.ControlPlanes {
 		p.ControlPlanes = append(p.ControlPlanes, server("controlplane", numbered("controlplane", i), nil))

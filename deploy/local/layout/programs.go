@@ -20,6 +20,9 @@ type Programs struct {
 	Postgres   string
 	Cellquotad string
 	Cellctl    string
+	// Java and KafkaJars run Apache Kafka; empty unless it was asked for.
+	Java      string
+	KafkaJars string
 	// Self runs this program again, also when its file has been replaced by a
 	// newer build meanwhile.
 	Self string
@@ -29,9 +32,10 @@ type Programs struct {
 // or installs the servers, `make build` builds ours.
 var ErrMissing = errors.New("missing program")
 
-// FindPrograms looks for everything; binDir is where our own programs are,
-// empty is beside this one. It names all that is missing at once.
-func FindPrograms(binDir string) (Programs, error) {
+// FindPrograms looks for everything that a platform with that kind of Kafka
+// needs; binDir is where our own programs are, empty is beside this one. It
+// names all that is missing at once.
+func FindPrograms(binDir, kafka string) (Programs, error) {
 	p := Programs{Self: "/proc/self/exe"}
 	var errs []error
 	var err error
@@ -54,7 +58,30 @@ func FindPrograms(binDir string) (Programs, error) {
 			errs = append(errs, fmt.Errorf("%w: %s; run make build", ErrMissing, own))
 		}
 	}
+	if kafka == ApacheKafka {
+		errs = append(errs, p.findKafka(binDir))
+	}
 	return p, errors.Join(errs...)
+}
+
+// kafkaJars is where deploy/local/setup puts the broker's jars, seen from the
+// folder of our programs.
+const kafkaJars = "../.cache/kafka/libs"
+
+// findKafka looks for Java and the broker's jars.
+func (p *Programs) findKafka(binDir string) error {
+	var errs []error
+	var err error
+	if p.Java, err = exec.LookPath("java"); err != nil {
+		errs = append(errs, fmt.Errorf("%w: java is not in PATH; run deploy/local/setup kafka", ErrMissing))
+	}
+	if p.KafkaJars, err = filepath.Abs(filepath.Join(binDir, kafkaJars)); err != nil {
+		return err
+	}
+	if found, _ := filepath.Glob(filepath.Join(p.KafkaJars, "kafka_*.jar")); len(found) == 0 { // the pattern is well formed
+		errs = append(errs, fmt.Errorf("%w: Apache Kafka's jars are not in %s; run deploy/local/setup kafka", ErrMissing, p.KafkaJars))
+	}
+	return errors.Join(errs...)
 }
 
 // findPostgres gives the folder with the highest version that is new enough.

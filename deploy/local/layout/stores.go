@@ -70,13 +70,15 @@ func (p Plan) EtcdArgs(s Secrets) []string {
 	return args
 }
 
-// KafkaArgs are the arguments of `cellquota-dev kafka`. Settings are broker
-// configurations.
-func (p Plan) KafkaArgs(s Secrets) []string {
-	args := []string{
-		"kafka", "--data-dir", p.StoreDir(p.Kafka.Name), "--addr", p.Kafka.Addr,
-		"--cluster-id", s.Cluster[:22], // as long as Kafka's own
+// KafkaArgs are the arguments of `cellquota-dev kafka` or `apache-kafka`.
+// Settings are broker configurations.
+func (p Plan) KafkaArgs(s Secrets, programs Programs) []string {
+	args := []string{"kafka"}
+	if p.Options.Kafka == ApacheKafka {
+		args = []string{"apache-kafka", "--controller-addr", p.Kafka.Controller, "--java", programs.Java, "--jars", programs.KafkaJars}
 	}
+	args = append(args, "--data-dir", p.StoreDir(p.Kafka.Name), "--addr", p.Kafka.Addr,
+		"--cluster-id", s.Cluster[:22]) // as long as Kafka's own
 	for _, set := range p.settings.of("kafka") {
 		args = append(args, "--broker-config", set.key+"="+set.value)
 	}
