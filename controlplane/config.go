@@ -17,14 +17,15 @@ type Config struct {
 	KeysDir       string `config:"keys_dir" default:"" doc:"directory of the signing keys; the control plane reads names only"`
 	ArchiveDir    string `config:"archive_dir" default:"" doc:"where settled journals are archived; shared by all replicas"`
 
-	Etcd      Etcd          `config:"etcd"`
-	LeaseTTL  time.Duration `config:"lease_ttl" default:"5s" min:"1s" max:"5m" doc:"life of a cell process's lease without keep-alives"`
-	LeaderTTL time.Duration `config:"leader_ttl" default:"5s" min:"1s" max:"1m" doc:"how long a dead leader blocks the next"`
-	Fence     Fence         `config:"fence"`
-	Link      Link          `config:"link"`
-	Restore   Restore       `config:"restore"`
-	Planner   Planner       `config:"planner"`
-	Publish   Publish       `config:"publish"`
+	Etcd        Etcd          `config:"etcd"`
+	LeaseTTL    time.Duration `config:"lease_ttl" default:"5s" min:"1s" max:"5m" doc:"life of a cell process's lease without keep-alives"`
+	ApprovalTTL time.Duration `config:"approval_ttl" default:"24h" min:"1m" max:"720h" doc:"how long an operation waits for a second person's approval; then it is aborted"`
+	LeaderTTL   time.Duration `config:"leader_ttl" default:"5s" min:"1s" max:"1m" doc:"how long a dead leader blocks the next"`
+	Fence       Fence         `config:"fence"`
+	Link        Link          `config:"link"`
+	Restore     Restore       `config:"restore"`
+	Planner     Planner       `config:"planner"`
+	Publish     Publish       `config:"publish"`
 }
 
 // Etcd says where the records are.

@@ -153,7 +153,7 @@ func (p *parts) records(group *lifecycle.Group) (err error) {
 	}
 	group.Go("view", p.view.Run)
 	p.fencer = reclaim.Files{LockTimeout: p.cfg.Fence.LockTimeout}
-	p.intent = &intent.Service{Store: p.store, View: p.view, Clock: p.clock, Shards: p.fencer, Topics: topics.Kafka{}}
+	p.intent = &intent.Service{Store: p.store, View: p.view, Clock: p.clock, Shards: p.fencer, Topics: topics.Kafka{}, ApprovalTTL: p.cfg.ApprovalTTL}
 	p.shards = shards.New(shards.Options{})
 	group.OnStop("shard readers", func(context.Context) error { p.shards.Close(); return nil })
 	return nil

@@ -27,6 +27,7 @@ func TestEnumsAreTheWires(t *testing.T) {
 	same(t, core.Outcomes(), pb.AdjustmentOutcome(0).Descriptor())
 	same(t, core.JournalStates(), pb.JournalState(0).Descriptor())
 	same(t, core.OperationStates(), pb.OperationState(0).Descriptor())
+	same(t, core.ApprovalStates(), pb.ApprovalState(0).Descriptor())
 	same(t, core.Evidences(), pb.Evidence(0).Descriptor())
 	same(t, core.Modes(), pb.CampaignMode(0).Descriptor())
 	same(t, core.Admissions(), pb.AdmissionMode(0).Descriptor())

@@ -19,6 +19,8 @@ var (
 	ErrUnknownSKU = errors.New("unknown SKU")
 	// ErrUnknownOperation: no operation of this id exists. P.
 	ErrUnknownOperation = errors.New("unknown operation")
+	// ErrUnknownApproval: no operation of this id ever asked for an approval. P.
+	ErrUnknownApproval = errors.New("unknown approval")
 	// ErrUnknownRecord: the journal has no record of this id. P.
 	ErrUnknownRecord = errors.New("unknown journal record")
 
@@ -44,6 +46,10 @@ var (
 	ErrCampaignState = errors.New("the campaign's state refuses this")
 	// ErrOperationState: the operation has ended or may not be ended by hand. P.
 	ErrOperationState = errors.New("the operation's state refuses this")
+	// ErrSelfApproval: the person who asked for an operation may not approve it. P.
+	ErrSelfApproval = errors.New("who asked for it may not approve it")
+	// ErrApprovalState: the approval was decided otherwise or its time is over. P.
+	ErrApprovalState = errors.New("the approval's state refuses this")
 	// ErrStaleCell: the step was decided against an older fence version of the
 	// cell than the book has seen. Read and decide again.
 	ErrStaleCell = errors.New("the step belongs to an old fence version")

@@ -45,6 +45,8 @@ type Operation struct {
 	SaleLimit quantity.Quantity
 	// Moves are a transfer's one move, or the plan of a rebalance, in their order.
 	Moves []RebalanceMove
+	// NeedsApproval: a second person must approve before the first step (MayStep).
+	NeedsApproval bool
 	// Version grows by 1 with every stored step.
 	Version int64
 	// ModRevision and CreateRevision are etcd's; 0: not stored.

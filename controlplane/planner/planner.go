@@ -165,13 +165,17 @@ const actor = "planner"
 func (p *Planner) operate(ctx context.Context, leader core.Leader) {
 	var steps errgroup.Group
 	steps.SetLimit(atOnce)
-	for _, op := range p.view.Snapshot().OpenOperations() {
+	s := p.view.Snapshot()
+	for _, op := range s.OpenOperations() {
 		if op.Kind == core.OperationPublish {
 			continue
 		}
 		steps.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, stepTime)
 			defer cancel()
+			if !p.cleared(ctx, leader, s, op) {
+				return nil
+			}
 			p.note(ctx, p.operations.Step(ctx, leader, op), "operation waits", "operation_id", op.ID, "kind", op.Kind)
 			return nil
 		})

@@ -86,6 +86,8 @@ func (s *Store) decodeKind(kind Kind, kv *mvccpb.KeyValue) (any, error) {
 		return checked(decodeStock(kv))
 	case KindOperation:
 		return checked(decodeOperation(kv))
+	case KindApproval:
+		return checked(decodeApproval(kv))
 	case KindLeader:
 		return decodeLeader(kv)
 	case KindTerm:

@@ -73,7 +73,7 @@ func encodeOperation(o core.Operation) proto.Message {
 	return &storev1.Operation{
 		Operation: convert.Operation(o), Parameters: o.Parameters, Reclaim: o.Reclaim, TopUp: o.TopUp,
 		InstanceGroup: o.InstanceGroup, FenceVersion: o.FenceVersion, Version: o.Version,
-		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves),
+		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves), NeedsApproval: o.NeedsApproval,
 	}
 }
 
@@ -83,12 +83,25 @@ func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
 	o := convert.FromOperation(m.GetOperation())
 	o.Parameters, o.Reclaim, o.TopUp, o.InstanceGroup = m.GetParameters(), m.GetReclaim(), m.GetTopUp(), m.GetInstanceGroup()
 	o.FenceVersion, o.Version, o.ModRevision, o.CreateRevision = m.GetFenceVersion(), m.GetVersion(), kv.ModRevision, kv.CreateRevision
+	o.NeedsApproval = m.GetNeedsApproval()
 	if err != nil {
 		return o, err
 	}
 	var r reader
 	o.SaleLimit, o.Moves = r.units(m.GetSaleLimit()), keep(&r, m.GetMoves(), convert.FromMoves)
 	return o, r.err
+}
+
+func encodeApproval(a core.Approval) proto.Message {
+	return &storev1.Approval{Approval: convert.Approval(a)}
+}
+
+func decodeApproval(kv *mvccpb.KeyValue) (core.Approval, error) {
+	var m storev1.Approval
+	err := decode(kv.Value, &m)
+	a := convert.FromApproval(m.GetApproval())
+	a.ModRevision, a.CreateRevision = kv.ModRevision, kv.CreateRevision
+	return a, err
 }
 
 func decodeKey(kv *mvccpb.KeyValue) (core.Key, error) {

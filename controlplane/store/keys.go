@@ -21,6 +21,7 @@ import (
 //	/proofs/CELL/VERSION        Proof; VERSION zero-padded to 19 digits
 //	/stock/SKU                  PhysicalStock
 //	/operations/OPERATION       Operation
+//	/approvals/OPERATION        Approval of that operation
 //	/leader                     Leader, under its lease
 //	/term                       TermRecord
 //	/keys/USE/KID               Key
@@ -47,13 +48,14 @@ const (
 	KindTerm                      // core.Term
 	KindKey                       // core.Key
 	KindAudit                     // core.Audit; not mirrored
+	KindApproval                  // core.Approval
 )
 
 // rooms are the folders (or single keys) of each kind.
 var rooms = map[Kind]string{
 	KindCell: "/cells/", KindInstance: "/instances/", KindCampaign: "/campaigns/", KindRoute: "/routes/", KindBook: "/books/",
 	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
-	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/",
+	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/",
 }
 
 // String is the folder's name.
@@ -63,7 +65,7 @@ func (k Kind) String() string { return strings.Trim(rooms[k], "/") }
 // loaded.
 func Mirrored() []Kind {
 	return []Kind{
-		KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation,
+		KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval,
 	}
 }
 
@@ -76,6 +78,7 @@ func (k keys) book(key core.BookKey) string      { return k.room(KindBook) + key
 func (k keys) record(id string) string           { return k.room(KindRecord) + id }
 func (k keys) stock(id ids.SKUID) string         { return k.room(KindStock) + string(id) }
 func (k keys) operation(id string) string        { return k.room(KindOperation) + id }
+func (k keys) approval(id string) string         { return k.room(KindApproval) + id }
 func (k keys) leader() string                    { return k.room(KindLeader) }
 func (k keys) term() string                      { return k.room(KindTerm) }
 

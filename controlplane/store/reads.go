@@ -101,6 +101,11 @@ func (s *Store) Operation(ctx context.Context, id string) (core.Operation, error
 	return lookup(ctx, s, s.keys.operation(id), decodeOperation, core.ErrUnknownOperation)
 }
 
+// Approval reads one approval, linearizably. core.ErrUnknownApproval.
+func (s *Store) Approval(ctx context.Context, id string) (core.Approval, error) {
+	return lookup(ctx, s, s.keys.approval(id), decodeApproval, core.ErrUnknownApproval)
+}
+
 // Proof reads the proof of a cell at a fence version, linearizably.
 // core.ErrUnknownRecord.
 func (s *Store) Proof(ctx context.Context, cell ids.CellID, version int64) (core.Proof, error) {

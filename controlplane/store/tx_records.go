@@ -130,6 +130,19 @@ func (tx *Tx) PutOperation(o core.Operation) error {
 	return tx.put(tx.s.keys.operation(o.ID), encodeOperation(o))
 }
 
+// Approval reads the approval of an operation.
+func (tx *Tx) Approval(id string) (core.Approval, bool, error) {
+	return fetch(tx, tx.s.keys.approval(id), decodeApproval)
+}
+
+// PutApproval writes an approval.
+func (tx *Tx) PutApproval(a core.Approval) error {
+	if err := a.Check(); err != nil {
+		return err
+	}
+	return tx.put(tx.s.keys.approval(a.ID), encodeApproval(a))
+}
+
 // Instance reads one live process.
 func (tx *Tx) Instance(cell ids.CellID, id string) (core.Instance, bool, error) {
 	return fetch(tx, tx.s.keys.instance(cell, id), decodeInstance)

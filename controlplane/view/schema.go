@@ -72,6 +72,21 @@ func table(kind store.Kind) *memdb.TableSchema {
 			return ascending(op.CreateRevision)
 		})}
 	}
+	if kind == store.KindApproval {
+		// created: in the order in which they were asked for.
+		t.Indexes["created"] = &memdb.IndexSchema{Name: "created", Indexer: index(func(r *row) []byte {
+			a, _ := r.value.(core.Approval)
+			return ascending(a.CreateRevision)
+		})}
+		// pending: approvals that nobody has decided, oldest first.
+		t.Indexes["pending"] = &memdb.IndexSchema{Name: "pending", AllowMissing: true, Indexer: index(func(r *row) []byte {
+			a, _ := r.value.(core.Approval)
+			if a.State.Terminal() {
+				return nil
+			}
+			return ascending(a.CreateRevision)
+		})}
+	}
 	return t
 }
 

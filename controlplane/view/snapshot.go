@@ -234,6 +234,33 @@ func (s Snapshot) Operations(before int64, bound int) []core.Operation {
 	return gather[core.Operation](it, err, bound)
 }
 
+// Approval gives the approval of an operation.
+func (s Snapshot) Approval(id string) (core.Approval, bool) {
+	return one[core.Approval](s, store.KindApproval, id)
+}
+
+// PendingApprovals gives the approvals that nobody has decided, oldest first.
+func (s Snapshot) PendingApprovals() []core.Approval {
+	if s.txn == nil {
+		return nil
+	}
+	it, err := s.txn.LowerBound(store.KindApproval.String(), "pending", ascending(0))
+	return gather[core.Approval](it, err, 0)
+}
+
+// Approvals gives the approvals asked for before a revision (0: all), newest
+// first, at most bound.
+func (s Snapshot) Approvals(before int64, bound int) []core.Approval {
+	if s.txn == nil {
+		return nil
+	}
+	if before == 0 {
+		before = last
+	}
+	it, err := s.txn.ReverseLowerBound(store.KindApproval.String(), "created", append(ascending(before-1), 0xff))
+	return gather[core.Approval](it, err, bound)
+}
+
 // Proof gives the proof of a cell at a fence version.
 func (s Snapshot) Proof(cell ids.CellID, version int64) (core.Proof, bool) {
 	return one[core.Proof](s, store.KindProof, store.ProofName(cell, version))

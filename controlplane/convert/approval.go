@@ -1,0 +1,22 @@
+package convert
+
+import (
+	"github.com/cellquota/cellquota/controlplane/core"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// Approval gives an approval for the wire.
+func Approval(a core.Approval) *pb.Approval {
+	return &pb.Approval{
+		ApprovalId: a.ID, Kind: a.Kind, Subject: a.Subject, Requester: a.Requester, Reason: a.Reason, State: pb.ApprovalState(a.State),
+		CreatedAt: Time(a.CreatedAt), ExpiresAt: Time(a.ExpiresAt), Approver: a.Approver, DecidedAt: Time(a.DecidedAt), DecisionReason: a.DecisionReason,
+	}
+}
+
+// FromApproval reads an approval.
+func FromApproval(p *pb.Approval) core.Approval {
+	return core.Approval{
+		ID: p.GetApprovalId(), Kind: p.GetKind(), Subject: p.GetSubject(), Requester: p.GetRequester(), Reason: p.GetReason(), State: enum[core.ApprovalState](p.GetState()),
+		CreatedAt: FromTime(p.GetCreatedAt()), ExpiresAt: FromTime(p.GetExpiresAt()), Approver: p.GetApprover(), DecidedAt: FromTime(p.GetDecidedAt()), DecisionReason: p.GetDecisionReason(),
+	}
+}
