@@ -18,7 +18,7 @@ func etcdCommand() *cobra.Command {
 	c := etcdserver.Config{}
 	cmd := &cobra.Command{
 		Use:   "etcd",
-		Short: "Run the platform's etcd member (up does this)",
+		Short: "Run one etcd member of the platform (up does this)",
 		Args:  noArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return etcdserver.Run(cmd.Context(), c) },
 	}
@@ -27,9 +27,10 @@ func etcdCommand() *cobra.Command {
 	f.StringVar(&c.DataDir, "data-dir", "", "where it keeps its data")
 	f.StringVar(&c.ClientAddr, "client-addr", "", "host:port for clients")
 	f.StringVar(&c.PeerAddr, "peer-addr", "", "host:port for peers")
+	f.StringToStringVar(&c.Members, "member", nil, "a member of the cluster, name=host:port of its peers; once for each")
 	f.StringVar(&c.ClusterToken, "cluster-token", "", "makes the cluster's id at the first start")
-	f.StringVar(&c.AutoCompaction, "auto-compaction", historyKept, "how long history is kept; 0 keeps all of it")
-	f.Int64Var(&c.QuotaBytes, "quota-bytes", 0, "bound of the data; 0 is etcd's own, 2 GiB")
+	f.StringVar(&c.AutoCompaction, "auto-compaction", historyKept, "how long history is kept, a duration of at least 1s; 0 keeps all of it")
+	f.Int64Var(&c.QuotaBytes, "quota-backend-bytes", 2<<30, "bound of the data; at it etcd raises NOSPACE and refuses writes")
 	f.StringVar(&c.LogLevel, "log-level", "warn", "debug, info, warn or error")
 	require(cmd, "data-dir", "client-addr", "peer-addr", "cluster-token")
 	return cmd

@@ -25,11 +25,17 @@ CELLQUOTA_… variables reach every process. --set adds one configuration key to
 component: cell.orders.batch_max=100 for all cells, cell-2.gate.min_rate=50 for
 one, redis.maxmemory=64mb, postgres.synchronous_commit=off.
 
-This release runs one etcd member and one control-plane replica, and refuses to
-pretend otherwise.`
+etcd.auto-compaction (24h) is how long etcd keeps its history,
+etcd.quota-backend-bytes (2 GiB) how much it may hold before it refuses writes.
+
+With --control-planes 3 and --etcd cluster3 any one replica and any one member
+may die or freeze (cellctl dev kill controlplane-2, dev kill etcd-2, dev start
+etcd-2) and the platform goes on; a data directory keeps the kind of etcd that
+it was made with.`
 
 const upExample = `  cellquota-dev up --data-dir .dev --cells 4
   cellquota-dev up --data-dir .dev --cells 4 --regions east,west --edges 2 --restart
+  cellquota-dev up --data-dir .dev --cells 2 --control-planes 3 --etcd cluster3 --restart
   cellquota-dev up --data-dir .dev --cells 2 --processes 2 --set cell.orders.batch_wait=5ms`
 
 func upCommand() *cobra.Command {
@@ -61,8 +67,8 @@ func upCommand() *cobra.Command {
 	f.IntVar(&o.Cells, "cells", o.Cells, "cells, named cell-1 to cell-N")
 	f.StringSliceVar(&o.Regions, "regions", o.Regions, "regions, dealt to the cells in turn")
 	f.StringVar(&o.Kafka, "kafka", o.Kafka, "embedded, or apache: a real broker, in KRaft mode (deploy/local/setup kafka brings it)")
-	f.IntVar(&o.ControlPlanes, "control-planes", o.ControlPlanes, "control-plane replicas: 1 (3: with a later release)")
-	f.StringVar(&o.Etcd, "etcd", o.Etcd, "single (cluster3: with a later release)")
+	f.IntVar(&o.ControlPlanes, "control-planes", o.ControlPlanes, "control-plane replicas: 1 or 3")
+	f.StringVar(&o.Etcd, "etcd", o.Etcd, "single, or cluster3: three members")
 	f.IntVar(&o.Edges, "edges", o.Edges, "edge processes")
 	f.IntVar(&o.Processes, "processes", o.Processes, "processes per cell, or with --split-roles per role of a cell")
 	f.BoolVar(&o.SplitRoles, "split-roles", false, "give each role of a cell a process of its own: "+strings.Join(layout.Roles, ", "))

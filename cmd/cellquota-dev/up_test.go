@@ -229,8 +229,8 @@ func TestAnUnsupportedOptionIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 		want string
 	}{
 		{[]string{"--kafka", "pulsar"}, `--kafka "pulsar" is neither embedded nor apache`},
-		{[]string{"--etcd", "cluster3"}, "--etcd cluster3; supported: single"},
-		{[]string{"--control-planes", "3"}, "--control-planes 3; supported: 1"},
+		{[]string{"--etcd", "cluster5"}, "neither single nor cluster3"},
+		{[]string{"--control-planes", "2"}, "--control-planes 2 is neither 1 nor 3"},
 		{[]string{"--replicated"}, "--replicated; supported"},
 		{[]string{"--cells", "0"}, "--cells 0 is not within 1 to 64"},
 		{[]string{"--set", "cell"}, "component.key=value"},

@@ -9,7 +9,7 @@
 //	redis-server ──────────────────────────┼──► cell provisioned ──► cell's processes
 //	Kafka ─────────────────────────────────┘
 //
-// Everything that no arrow keeps back runs at the same time; each cell goes its
+// etcd's members are one box: they start together. Everything that no arrow keeps back runs at the same time; each cell goes its
 // own way. When all is ready, endpoints.json is written.
 //
 // Promise:

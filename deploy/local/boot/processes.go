@@ -13,17 +13,14 @@ import (
 func (b *boot) addProcesses() error {
 	errs := []error{
 		b.super.Add(supervise.Spec{
-			Name: b.plan.Etcd.Name, Path: b.programs.Self, Env: b.env,
-			Args:  append([]string{"cellquota-dev"}, b.plan.EtcdArgs(b.secrets)...),
-			Log:   b.plan.Log(b.plan.Etcd.Name),
-			Probe: httpProbe("http://" + b.plan.Etcd.Client + "/health"), Tier: tierStores,
-		}),
-		b.super.Add(supervise.Spec{
 			Name: b.plan.Kafka.Name, Path: b.programs.Self, Env: b.env,
 			Args:  append([]string{"cellquota-dev"}, b.plan.KafkaArgs(b.secrets, b.programs)...),
 			Log:   b.plan.Log(b.plan.Kafka.Name),
 			Probe: kafkaProbe(b.plan.Kafka.Addr), Tier: tierStores,
 		}),
+	}
+	for _, m := range b.plan.Etcd.Members {
+		errs = append(errs, b.super.Add(b.etcdSpec(m)))
 	}
 	for _, s := range b.plan.ControlPlanes {
 		errs = append(errs, b.super.Add(b.serverSpec(s, tierControlPlanes)))
@@ -77,10 +74,10 @@ func (b *boot) steps() []step {
 	up := func(name string, after ...string) step {
 		return step{name, after, func(ctx context.Context) error { return b.startUntilReady(ctx, name) }}
 	}
-	steps := []step{{b.plan.Etcd.Name, nil, b.startEtcd}, up(b.plan.Kafka.Name)}
+	steps := []step{{b.plan.Etcd.Name(), nil, b.startEtcd}, up(b.plan.Kafka.Name)}
 	var controlPlanes []string
 	for _, s := range b.plan.ControlPlanes {
-		steps = append(steps, up(s.Name, b.plan.Etcd.Name))
+		steps = append(steps, up(s.Name, b.plan.Etcd.Name()))
 		controlPlanes = append(controlPlanes, s.Name)
 	}
 	for _, c := range b.plan.Cells {

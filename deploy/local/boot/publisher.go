@@ -89,7 +89,10 @@ func (b *boot) endpoints() platform.Endpoints {
 		pids[s.Name] = s.PID
 	}
 	e := b.plan.Endpoints(b.secrets)
-	e.Etcd.PIDs[0], e.Kafka.PID = pids[b.plan.Etcd.Name], pids[b.plan.Kafka.Name]
+	e.Kafka.PID = pids[b.plan.Kafka.Name]
+	for i, m := range b.plan.Etcd.Members {
+		e.Etcd.PIDs[i] = pids[m.Name]
+	}
 	for i, s := range b.plan.ControlPlanes {
 		e.ControlPlanes[i].PID = pids[s.Name]
 	}

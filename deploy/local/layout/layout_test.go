@@ -65,6 +65,45 @@ func TestEveryPortIsNamedOnce(t *testing.T) {
 	}
 }
 
+func TestThreeMembersAndThreeReplicas(t *testing.T) {
+	p := plan(t, func(o *Options) {
+		o.ControlPlanes, o.Etcd = 3, EtcdCluster3
+		o.Set = []string{"etcd.quota-backend-bytes=16777216", "etcd-2.auto-compaction=1m"}
+	})
+	// etcd 3×2, kafka 2, control planes 3×2, edge 2, cell 2 + 2
+	if names := PortNames(p.Options); len(names) != 6+2+6+2+4 {
+		t.Errorf("%d ports: %v", len(names), names)
+	}
+	d, s := written(t, p, p.Config("controlplane-2"))
+	if got, _ := at(d, "etcd.endpoints").([]any); len(got) != 3 || got[1] != p.Etcd.Members[1].Client {
+		t.Errorf("etcd.endpoints: %v", got)
+	}
+	d, _ = written(t, p, p.Config("cell-1/p1"))
+	if got, _ := at(d, "control_plane.addrs").([]any); len(got) != 3 || got[2] != p.ControlPlanes[2].Addr {
+		t.Errorf("control_plane.addrs: %v", got)
+	}
+	e := p.Endpoints(s)
+	if len(e.Etcd.Endpoints) != 3 || len(e.Etcd.PIDs) != 3 || len(e.ControlPlanes) != 3 {
+		t.Errorf("endpoints: %+v", e.Etcd)
+	}
+	for i, m := range p.Etcd.Members {
+		args := strings.Join(p.EtcdArgs(m, s), " ")
+		for _, want := range []string{"--name etcd-" + strconv.Itoa(i+1), "--member etcd-1=" + p.Etcd.Members[0].Peer, "--member etcd-3=" + p.Etcd.Members[2].Peer, "--quota-backend-bytes=16777216"} {
+			if !strings.Contains(args, want) {
+				t.Errorf("%s: %q is not in %s", m.Name, want, args)
+			}
+		}
+		if strings.Contains(args, "--auto-compaction=1m") != (i == 1) {
+			t.Errorf("%s: a setting of etcd-2 alone: %s", m.Name, args)
+		}
+	}
+	o := Defaults()
+	o.DataDir, o.Set = "x", []string{"etcd-2.auto-compaction=1m"}
+	if err := o.Check(); err == nil || !strings.Contains(err.Error(), `no component "etcd-2"`) {
+		t.Errorf("a member that is not there: %v", err)
+	}
+}
+
 func TestCellsAndProcesses(t *testing.T) {
 	p := plan(t, func(o *Options) { o.Cells, o.Regions, o.Processes = 3, []string{"east", "west"}, 2 })
 	var regions, names []string
@@ -130,7 +169,7 @@ func TestConfigurationOfEachServer(t *testing.T) {
 	for file, want := range map[string]map[string]any{
 		p.Config("controlplane-1"): {
 			"dev": true, "grpc_addr": p.ControlPlanes[0].Addr, "advertise_addr": p.ControlPlanes[0].Addr,
-			"metrics_addr": p.ControlPlanes[0].Metrics, "etcd.endpoints": []any{p.Etcd.Client},
+			"metrics_addr": p.ControlPlanes[0].Metrics, "etcd.endpoints": []any{p.Etcd.Members[0].Client},
 		},
 		p.Config("edge-1"): {
 			"dev": true, "http_addr": p.Edges[0].Addr, "control_plane.addrs": []any{p.ControlPlanes[0].Addr},
@@ -197,7 +236,7 @@ func TestSettingsReachTheirComponents(t *testing.T) {
 		t.Errorf("cell-2's setting reached cell-1: %s", text)
 	}
 	s := Secrets{Cluster: strings.Repeat("c", 64)}
-	if args := p.EtcdArgs(s); !slices.Contains(args, "--auto-compaction=0") {
+	if args := p.EtcdArgs(p.Etcd.Members[0], s); !slices.Contains(args, "--auto-compaction=0") {
 		t.Errorf("etcd: %v", args)
 	}
 	if args := p.KafkaArgs(s, Programs{}); !slices.Contains(args, "message.max.bytes=2000000") {

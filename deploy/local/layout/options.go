@@ -36,10 +36,13 @@ type Options struct {
 	Cells int
 	// Regions are dealt to the cells in turn.
 	Regions []string
-	// Kafka is EmbeddedKafka or ApacheKafka. ControlPlanes is 1 and Etcd single in this release.
-	Kafka         string
+	// Kafka is EmbeddedKafka or ApacheKafka.
+	Kafka string
+	// ControlPlanes is how many replicas there are: 1 or 3.
 	ControlPlanes int
-	Etcd          string
+	// Etcd is single, one member, or cluster3, three members of which any two
+	// serve.
+	Etcd string
 	// Edges is how many edge processes there are. 1 to 8.
 	Edges int
 	// Processes is how many processes each cell has, or, with SplitRoles, each
@@ -54,10 +57,16 @@ type Options struct {
 	Set []string
 }
 
+// Kinds of etcd.
+const (
+	EtcdSingle   = "single"
+	EtcdCluster3 = "cluster3"
+)
+
 // Defaults is what `up` does without flags.
 func Defaults() Options {
 	return Options{
-		Cells: 1, Regions: []string{"local"}, Kafka: EmbeddedKafka, ControlPlanes: 1, Etcd: "single",
+		Cells: 1, Regions: []string{"local"}, Kafka: EmbeddedKafka, ControlPlanes: 1, Etcd: EtcdSingle,
 		Edges: 1, Processes: 1,
 	}
 }
@@ -87,10 +96,8 @@ func (o Options) Check() error {
 		bad(!slices.Contains(o.Regions[:i], r), "--regions names %q twice", r)
 	}
 	bad(slices.Contains([]string{EmbeddedKafka, ApacheKafka}, o.Kafka), "--kafka %q is neither embedded nor apache", o.Kafka)
-	bad(slices.Contains([]string{"single", "cluster3"}, o.Etcd), "--etcd %q is neither single nor cluster3", o.Etcd)
-	later(o.Etcd != "cluster3", "--etcd cluster3; supported: single")
+	bad(slices.Contains([]string{EtcdSingle, EtcdCluster3}, o.Etcd), "--etcd %q is neither single nor cluster3", o.Etcd)
 	bad(o.ControlPlanes == 1 || o.ControlPlanes == 3, "--control-planes %d is neither 1 nor 3", o.ControlPlanes)
-	later(o.ControlPlanes != 3, "--control-planes 3; supported: 1")
 	later(!o.Replicated, "--replicated; supported: one Redis and one PostgreSQL server per cell")
 	_, err := parseSettings(o.Set, o)
 	return errors.Join(append(errs, err)...)

@@ -24,8 +24,43 @@ type Plan struct {
 	settings settings
 }
 
-// Etcd is the one member.
-type Etcd struct{ Name, Client, Peer string }
+// Etcd is the cluster: one member, or three. They start together, for a member
+// serves only when most of them do.
+type Etcd struct{ Members []EtcdMember }
+
+// EtcdMember is one process of the cluster.
+type EtcdMember struct{ Name, Client, Peer string }
+
+// etcdStep is the name of the cluster: of its one member, and of the step of a
+// start that brings all members up.
+const etcdStep = "etcd"
+
+// Name is what waits for etcd waits for.
+func (e Etcd) Name() string { return etcdStep }
+
+// Clients are the members' client addresses.
+func (e Etcd) Clients() []string {
+	var addrs []string
+	for _, m := range e.Members {
+		addrs = append(addrs, m.Client)
+	}
+	return addrs
+}
+
+// etcdNames are the members' names: etcd alone, or etcd-1 to etcd-3.
+func (o Options) etcdNames() []string {
+	if o.Etcd == EtcdSingle {
+		return []string{etcdStep}
+	}
+	var names []string
+	for i := range etcdMembers {
+		names = append(names, numbered(etcdStep, i))
+	}
+	return names
+}
+
+// etcdMembers is how many a cluster3 has.
+const etcdMembers = 3
 
 // Kafka is the one broker; Controller is Apache Kafka's own.
 type Kafka struct{ Name, Addr, Controller string }
@@ -77,8 +112,10 @@ func New(o Options, addr func(port string) string) (Plan, error) {
 	}
 	p := Plan{
 		Options: o, settings: set,
-		Etcd:  Etcd{Name: "etcd", Client: addr("etcd"), Peer: addr("etcd/peer")},
 		Kafka: Kafka{Name: "kafka", Addr: addr("kafka"), Controller: addr("kafka/controller")},
+	}
+	for _, name := range o.etcdNames() {
+		p.Etcd.Members = append(p.Etcd.Members, EtcdMember{Name: name, Client: addr(name), Peer: addr(name + "/peer")})
 	}
 	for i := range o.ControlPlanes {
 		p.ControlPlanes = append(p.ControlPlanes, server("controlplane", numbered("controlplane", i), nil))
@@ -134,7 +171,7 @@ func PortNames(o Options) []string {
 func (p Plan) Endpoints(s Secrets) platform.Endpoints {
 	url := func(addr string) string { return "http://" + addr }
 	e := platform.Endpoints{
-		Etcd:      platform.Etcd{Endpoints: []string{p.Etcd.Client}, PIDs: []int{0}},
+		Etcd:      platform.Etcd{Endpoints: p.Etcd.Clients(), PIDs: make([]int, len(p.Etcd.Members))},
 		Kafka:     platform.Kafka{Kind: p.Options.Kafka, Brokers: []string{p.Kafka.Addr}},
 		Operators: s.Operators, PaymentSecret: s.Payment, PaymentKeyID: keyID,
 	}
@@ -181,7 +218,26 @@ func (p Plan) Log(process string) string { return p.path("log", process+".log") 
 // Config is the configuration file of a cellquotad process.
 func (p Plan) Config(process string) string { return p.path("config", process+".yaml") }
 
-// StoreDir is where etcd, kafka and the redis-servers keep their data.
+// EtcdMade is the file that stands for an etcd that has once been ready whole.
+func (p Plan) EtcdMade() string { return p.etcdMade(p.Options.Etcd) }
+
+// OtherEtcdMade is the same of the other kind of etcd: where it is, this data
+// directory belongs to that kind.
+func (p Plan) OtherEtcdMade() string {
+	if p.Options.Etcd == EtcdSingle {
+		return p.etcdMade(EtcdCluster3)
+	}
+	return p.etcdMade(EtcdSingle)
+}
+
+func (p Plan) etcdMade(kind string) string {
+	if kind == EtcdSingle {
+		return p.path("data", "etcd.made")
+	}
+	return p.path("data", "etcd-cluster.made")
+}
+
+// StoreDir is where etcd's members, kafka and the redis-servers keep their data.
 func (p Plan) StoreDir(process string) string { return p.path("data", process) }
 
 // PostgresHome belongs to the user that PostgreSQL runs as; its configuration

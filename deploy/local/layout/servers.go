@@ -56,7 +56,7 @@ func (p Plan) controlPlane(s Server) (string, error) {
 	d := p.common(s)
 	d.put("grpc_addr", s.Addr)
 	d.put("advertise_addr", s.Addr)
-	d.put("etcd.endpoints", []string{p.Etcd.Client})
+	d.put("etcd.endpoints", p.Etcd.Clients())
 	d.put("operators_file", p.operatorsFile())
 	d.put("archive_dir", p.path("archive"))
 	return p.finish(d, "controlplane", s.Name)

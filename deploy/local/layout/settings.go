@@ -11,14 +11,14 @@ import (
 
 // settings are the --set values by component. A component is a kind (every
 // process of it) or the name of one instance: cell and cell-2, edge and edge-1,
-// redis and cell-2/redis.
+// etcd and etcd-2, redis and cell-2/redis.
 type settings map[string][]setting
 
 type setting struct{ key, value string }
 
 // parseSettings reads component.key=value. The component ends at the first dot.
 func parseSettings(set []string, o Options) (settings, error) {
-	known := components(o)
+	known, etcds := components(o), append([]string{etcdStep}, o.etcdNames()...)
 	parsed := settings{}
 	var errs []error
 	for _, s := range set {
@@ -32,7 +32,7 @@ func parseSettings(set []string, o Options) (settings, error) {
 			errs = append(errs, fmt.Errorf("%w: --set %q: no component %q; there are %s", ErrOption, s, component, strings.Join(known, ", ")))
 			continue
 		}
-		if component == "etcd" && !slices.Contains(etcdKeys, key) {
+		if slices.Contains(etcds, component) && !slices.Contains(etcdKeys, key) {
 			errs = append(errs, fmt.Errorf("%w: --set %q: etcd has the keys %s", ErrOption, s, strings.Join(etcdKeys, ", ")))
 			continue
 		}
@@ -42,11 +42,14 @@ func parseSettings(set []string, o Options) (settings, error) {
 }
 
 // etcdKeys are the flags of `cellquota-dev etcd` that may be set.
-var etcdKeys = []string{"auto-compaction", "quota-bytes", "log-level"}
+var etcdKeys = []string{"auto-compaction", "quota-backend-bytes", "log-level"}
 
 // components lists what may be set on a platform of these options.
 func components(o Options) []string {
 	list := []string{"etcd", "kafka", "redis", "postgres", "controlplane", "edge", "cell"}
+	if o.Etcd != EtcdSingle {
+		list = append(list, o.etcdNames()...)
+	}
 	for i := range o.ControlPlanes {
 		list = append(list, numbered("controlplane", i))
 	}

@@ -58,13 +58,20 @@ func quoted(key, value string) string {
 	return fmt.Sprintf("%s = '%s'", key, strings.ReplaceAll(value, "'", "''"))
 }
 
-// EtcdArgs are the arguments of `cellquota-dev etcd`.
-func (p Plan) EtcdArgs(s Secrets) []string {
+// EtcdArgs are the arguments of `cellquota-dev etcd` for one member.
+func (p Plan) EtcdArgs(m EtcdMember, s Secrets) []string {
 	args := []string{
-		"etcd", "--name", p.Etcd.Name, "--data-dir", p.StoreDir(p.Etcd.Name),
-		"--client-addr", p.Etcd.Client, "--peer-addr", p.Etcd.Peer, "--cluster-token", s.Cluster,
+		"etcd", "--name", m.Name, "--data-dir", p.StoreDir(m.Name),
+		"--client-addr", m.Client, "--peer-addr", m.Peer, "--cluster-token", s.Cluster,
 	}
-	for _, set := range p.settings.of("etcd") {
+	for _, peer := range p.Etcd.Members {
+		args = append(args, "--member", peer.Name+"="+peer.Peer)
+	}
+	components := []string{etcdStep}
+	if m.Name != etcdStep {
+		components = append(components, m.Name)
+	}
+	for _, set := range p.settings.of(components...) {
 		args = append(args, "--"+set.key+"="+set.value)
 	}
 	return args

@@ -34,7 +34,7 @@ const (
 
 // Process is what the supervisor knows of one of its processes.
 type Process struct {
-	// Name is one of etcd, kafka, controlplane-N, edge-N, CELL/pN, CELL/redis
+	// Name is one of etcd (etcd-N where there are three), kafka, controlplane-N, edge-N, CELL/pN, CELL/redis
 	// and CELL/postgres, where CELL is a cell id such as cell-1.
 	Name string `json:"name"`
 	// State is one of the states above.

@@ -15,23 +15,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
+	"strings"
 
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// Config is one member that is a cluster of its own.
+// Config is one member of a cluster.
 type Config struct {
 	Name       string
 	DataDir    string
 	ClientAddr string // host:port
 	PeerAddr   string // host:port
+	// Members are all members, this one too: name → peer address. Empty: this one
+	// alone.
+	Members map[string]string
 	// ClusterToken goes into the cluster's id at its first start.
 	ClusterToken string
 	// AutoCompaction is how long history is kept, a duration such as 24h; 0
 	// keeps all of it.
 	AutoCompaction string
-	// QuotaBytes bounds the data; 0 is etcd's default of 2 GiB.
+	// QuotaBytes bounds the data; at the bound etcd raises NOSPACE and refuses
+	// writes. 0 is etcd's default of 2 GiB.
 	QuotaBytes int64
 	// LogLevel is etcd's: debug, info, warn, error.
 	LogLevel string
@@ -61,10 +68,23 @@ func (c Config) embed() *embed.Config {
 	e.Name, e.Dir = c.Name, c.DataDir
 	e.ListenClientUrls, e.AdvertiseClientUrls = client, client
 	e.ListenPeerUrls, e.AdvertisePeerUrls = peer, peer
-	e.InitialCluster = e.InitialClusterFromName(c.Name)
+	e.InitialCluster = c.cluster()
 	e.InitialClusterToken = c.ClusterToken
 	e.AutoCompactionMode, e.AutoCompactionRetention = embed.CompactorModePeriodic, c.AutoCompaction
 	e.QuotaBackendBytes = c.QuotaBytes
 	e.LogLevel, e.LogOutputs = c.LogLevel, []string{"stderr"}
 	return e
+}
+
+// cluster names the members as etcd wants it, in order of names.
+func (c Config) cluster() string {
+	members := c.Members
+	if len(members) == 0 {
+		members = map[string]string{c.Name: c.PeerAddr}
+	}
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		list = append(list, name+"=http://"+members[name])
+	}
+	return strings.Join(list, ",")
 }
