@@ -126,23 +126,11 @@ func (h *Campaigns) PublishCampaign(ctx context.Context, req *pb.PublishCampaign
 	return out, nil
 }
 
-// CloseCampaign ends the sale now.
-func (h *Campaigns) CloseCampaign(ctx context.Context, req *pb.CloseCampaignRequest) (*pb.CloseCampaignResponse, error) {
-	var f fields
-	id, op, version := f.campaign(req.GetCampaignId()), f.operation("operation_id", req.GetOperationId()), f.version(req.GetExpectedVersion())
-	reason := f.reason(req.GetReason(), true)
-	if err := f.err(); err != nil {
-		return nil, err
-	}
-	campaign, err := h.Intent.CloseCampaign(ctx, caller(ctx), id, op, version, req.GetValidateOnly(), reason)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.CloseCampaignResponse{Campaign: h.render(campaign), OperationId: op}, nil
-}
-
 func (h *Campaigns) render(c core.Campaign) *pb.Campaign {
-	out := &pb.Campaign{Spec: convert.Spec(c.Spec), State: pb.CampaignState(c.ReadState(h.Clock.Now())), Version: c.Version, Owner: c.Owner}
+	out := &pb.Campaign{
+		Spec: convert.Spec(c.Spec), State: pb.CampaignState(c.ReadState(h.Clock.Now())), Version: c.Version, Owner: c.Owner,
+		PausedSkus: convert.Texts(c.PausedSKUs), FinalSkus: convert.Texts(c.FinalSKUs), Cancelled: c.Cancelled(), SettledAt: convert.Time(c.SettledAt),
+	}
 	if c.State == core.CampaignPublishing {
 		if op, known := h.View.Snapshot().Operation(c.OperationID); known && op.Detail != "" {
 			out.BlockedBy = []string{op.Step + ": " + op.Detail}

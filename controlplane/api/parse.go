@@ -60,7 +60,7 @@ func (f *fields) operation(field, s string) string {
 func (f *fields) adjustment(s string) string {
 	id := f.operation("adjustment_id", s)
 	if core.OwnID(id) {
-		f.add("adjustment_id", "must not begin as the ids do that the platform gives: publish. grant0. seal. topup. writeoff. credit: return. rebalance. limit. auto.")
+		f.add("adjustment_id", "must not begin as the ids do that the platform gives: "+strings.Join(core.OwnPrefixes(), " "))
 	}
 	return id
 }

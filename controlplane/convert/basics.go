@@ -69,3 +69,6 @@ func mapped[A, B any](in []A, to func(A) B) []B {
 }
 
 func texts[A, B ~string](in []A) []B { return mapped(in, func(a A) B { return B(a) }) }
+
+// Texts gives ids for the wire.
+func Texts[A ~string](in []A) []string { return texts[A, string](in) }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -115,7 +116,10 @@ func (r Record) SameParameters(parameters string) error {
 
 // ownPrefixes begin those ids, the ones that packages reclaim and fencing make, and the name under which
 // a mirror gives back what it was debited.
-var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:", "return.", "rebalance.", "limit.", "auto."}
+var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:", "return.", "rebalance.", "limit.", "auto.", "join."}
+
+// OwnPrefixes lists what the platform's own ids begin with.
+func OwnPrefixes() []string { return slices.Clone(ownPrefixes) }
 
 // OwnID tells whether an id is one that the platform gives itself. A caller may not bring such an id: its
 // move would be taken for the platform's.
@@ -126,6 +130,12 @@ func OwnID(id string) bool {
 // PublishRecordID names the record that opens a SKU's book.
 func PublishRecordID(key BookKey) string {
 	return "publish." + string(key.Campaign) + "." + string(key.SKU)
+}
+
+// JoinRecordID names the record that gives a book allocations of 0 for the cells
+// that a version of its campaign has and the book has not.
+func JoinRecordID(key BookKey, version int64) string {
+	return "join." + string(key.Campaign) + "." + string(key.SKU) + "." + strconv.FormatInt(version, 10)
 }
 
 // FirstGrantID names a cell's first grant.

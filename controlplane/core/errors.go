@@ -44,6 +44,14 @@ var (
 	ErrNotReclaimed = errors.New("the cell's last fence is not reclaimed")
 	// ErrCampaignState: the campaign's state refuses the step. P until it changes.
 	ErrCampaignState = errors.New("the campaign's state refuses this")
+	// ErrFrozen: a published campaign's file may not differ there any more. P.
+	ErrFrozen = errors.New("a published campaign keeps its rules")
+	// ErrCampaignDeleted: a campaign of this id was sold and deleted; its buyers'
+	// marks count for ever, so that the id is not used again. P.
+	ErrCampaignDeleted = errors.New("a campaign of this id was deleted")
+	// ErrLives: something of the campaign lives still: reservations, paid orders,
+	// units, a sale. P until it ends.
+	ErrLives = errors.New("something of it lives still")
 	// ErrOperationState: the operation has ended or may not be ended by hand. P.
 	ErrOperationState = errors.New("the operation's state refuses this")
 	// ErrSelfApproval: the person who asked for an operation may not approve it. P.

@@ -93,7 +93,7 @@ func (s CampaignSpec) checkLimits(f *faults) {
 }
 
 func (s CampaignSpec) checkCells(f *faults) {
-	f.add(len(s.Cells) == 0 || len(s.Cells) > allocator.MaxCells, "cells", "must list 1 to 1000 cells")
+	f.add(len(s.Cells) == 0 || len(s.Cells) > allocator.MaxCells, "cells", fmt.Sprintf("must list 1 to 1000 cells, not %d", len(s.Cells)))
 	seen := map[ids.CellID]int{}
 	for i, c := range s.Cells {
 		path := fmt.Sprintf("cells[%d]", i)
@@ -109,9 +109,14 @@ func (s CampaignSpec) checkCells(f *faults) {
 	}
 }
 
+func (s CampaignSpec) checkPairs(f *faults) {
+	pairs := len(s.SKUs) * len(s.Cells)
+	f.add(pairs > MaxPairs, "skus", fmt.Sprintf("a campaign may have at most %d (cell, SKU) pairs, not %d", MaxPairs, pairs))
+}
+
 func (s CampaignSpec) checkSKUs(f *faults) {
-	f.add(len(s.SKUs) == 0 || len(s.SKUs) > MaxSKUs, "skus", "must list 1 to 1000 SKUs")
-	f.add(len(s.SKUs)*len(s.Cells) > MaxPairs, "skus", fmt.Sprintf("a campaign may have at most %d (cell, SKU) pairs, not %d", MaxPairs, len(s.SKUs)*len(s.Cells)))
+	f.add(len(s.SKUs) == 0 || len(s.SKUs) > MaxSKUs, "skus", fmt.Sprintf("must list 1 to 1000 SKUs, not %d", len(s.SKUs)))
+	s.checkPairs(f)
 	seen := map[ids.SKUID]int{}
 	for i, sku := range s.SKUs {
 		path := fmt.Sprintf("skus[%d]", i)

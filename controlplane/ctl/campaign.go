@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,8 @@ import (
 func (c *cli) campaignCommand() *cobra.Command {
 	return group("campaign", "Describe, publish and close campaigns",
 		"  cellctl campaign validate -f campaign.yaml\n  cellctl campaign create -f campaign.yaml && cellctl campaign publish double-eleven",
-		c.campaignCreate(), c.campaignValidate(), c.campaignPublish(), c.campaignList(), c.campaignGet(), c.campaignClose())
+		c.campaignCreate(), c.campaignValidate(), c.campaignPublish(), c.campaignList(), c.campaignGet(), c.campaignClose(),
+		c.campaignUpdate(), c.campaignPause(), c.campaignResume(), c.campaignAddCell())
 }
 
 func fileFlag(cmd *cobra.Command, file *string) {
@@ -149,23 +151,14 @@ func (c *cli) campaignClose() *cobra.Command {
 					return err
 				}
 			}
-			if err := m.begin(c); err != nil {
-				return err
-			}
-			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *client.Client) error {
-				out, err := call(ctx, c, cp.Campaigns.CloseCampaign, &pb.CloseCampaignRequest{
+			return c.changeCampaign(cmd, &m, "close", args[0], func(ctx context.Context, cp *client.Client) (campaignAnswer, error) {
+				return call(ctx, c, cp.Campaigns.CloseCampaign, &pb.CloseCampaignRequest{
 					CampaignId: args[0], OperationId: m.operationID, ValidateOnly: m.dryRun, ExpectedVersion: m.version, Reason: m.why(cmd),
 				})
-				if err != nil {
-					return fmt.Errorf("close %s: %w", args[0], err)
-				}
-				return c.show(campaignView(out, out.GetCampaign()))
 			})
 		},
 	}
-	m.flags(cmd)
-	m.reasonFlag(cmd)
-	m.versionFlag(cmd)
+	m.all(cmd)
 	return cmd
 }
 
@@ -212,16 +205,31 @@ func campaignView(m messageOf, campaign *pb.Campaign) render.View {
 	for _, b := range campaign.GetBlockedBy() {
 		v.Lines = append(v.Lines, "blocked by "+b)
 	}
-	skus := render.Table{Title: "SKUS", Columns: render.Columns("SKU", "#LIMIT", "#RESERVE", "#PHYSICAL", "PRICE")}
+	if campaign.GetCancelled() {
+		v.Lines = append(v.Lines, "cancelled")
+	}
+	skus := render.Table{Title: "SKUS", Columns: render.Columns("SKU", "#LIMIT", "#RESERVE", "#PHYSICAL", "PRICE", "SALE")}
 	for _, s := range campaign.GetSpec().GetSkus() {
 		skus.Rows = append(skus.Rows, []string{
 			s.GetSkuId(), count(s.GetSaleLimit()), count(s.GetReserve()), count(s.GetPhysicalStock()), s.GetPrice().GetAmount() + " " + s.GetPrice().GetCurrency(),
+			skuWord(campaign, s.GetSkuId()),
 		})
 	}
 	t := campaignTable([]*pb.Campaign{campaign})
 	t.Title = "CAMPAIGN"
 	v.Tables = []render.Table{skus, t}
 	return v
+}
+
+// skuWord says what stands against one SKU's sale beside the campaign's state.
+func skuWord(campaign *pb.Campaign, sku string) string {
+	switch {
+	case slices.Contains(campaign.GetFinalSkus(), sku):
+		return "FINAL_SOLD_OUT"
+	case slices.Contains(campaign.GetPausedSkus(), sku):
+		return "PAUSED"
+	}
+	return ""
 }
 
 func campaignTable(list []*pb.Campaign) render.Table {

@@ -43,6 +43,7 @@ func (s *Service) CreateCampaign(ctx context.Context, who Caller, spec core.Camp
 			return nil
 		}
 		out = core.Campaign{Spec: spec, State: core.CampaignDraft, Version: 1, Owner: who.Name, CreatedBy: operationID}
+		out = out.Stamped(operationID, core.Digest("create", string(spec.ID)))
 		if validateOnly {
 			return nil
 		}
@@ -160,36 +161,6 @@ func (s *Service) fits(tx *store.Tx, campaign core.Campaign) (core.Split, error)
 		}
 	}
 	return split, nil
-}
-
-// CloseCampaign ends the sale now; payments and closings go on. Closing a closed
-// campaign answers it as it is.
-func (s *Service) CloseCampaign(ctx context.Context, who Caller, id ids.CampaignID, operationID string, expectedVersion int64, validateOnly bool, reason string) (core.Campaign, error) {
-	var out core.Campaign
-	revision, err := s.Store.Update(ctx, "close "+string(id), func(tx *store.Tx) error {
-		campaign, err := need(tx, id)
-		if err != nil {
-			return err
-		}
-		next, changed, err := campaign.Step(core.EventClose)
-		if err != nil {
-			return err
-		}
-		if out = campaign; !changed {
-			return nil
-		}
-		if expectedVersion != 0 && expectedVersion != campaign.Version {
-			return core.VersionConflict(expectedVersion, campaign.Version)
-		}
-		if out = next; validateOnly {
-			return nil
-		}
-		return errors.Join(tx.PutCampaign(next), tx.Audit(who.audit(operationID, "campaign "+string(id), reason)))
-	})
-	if err == nil {
-		s.visible(ctx, revision)
-	}
-	return out, err
 }
 
 func need(tx *store.Tx, id ids.CampaignID) (core.Campaign, error) {

@@ -1,6 +1,7 @@
 // Package intent is what operators ask for, as conditional writes that any
-// replica may make: provision a cell, keep a draft, begin a publish, close a
-// campaign, top up a cell, abort an operation.
+// replica may make: provision a cell, keep a draft, begin a publish, pause,
+// resume, amend and close a campaign, let a cell join it, top up a cell, abort an
+// operation.
 //
 // Every verb takes the caller's id, looks for its own trace first (so that a
 // repeat, or a try whose answer was lost, answers the first result), decides with

@@ -7,9 +7,10 @@
 //
 //  1. close:    campaigns whose close_at has passed become CLOSED
 //  2. publish:  each PUBLISHING campaign goes one step on (publish.go has the table)
-//  3. rules:    each linked cell gets the newest rules of each of its campaigns
-//  4. adjust:   each open adjustment is sent to its cell, in the order of numbers
-//  5. operate:  each open operation of another kind is handed to the driver of its kind
+//  3. join:     cells that joined after the publish get an allocation of 0 in every book
+//  4. rules:    each linked cell gets the newest rules of each of its campaigns
+//  5. adjust:   each open adjustment is sent to its cell, in the order of numbers
+//  6. operate:  each open operation of another kind is handed to the driver of its kind
 //
 // Nothing in memory decides: a tick that is repeated, by this leader or the
 // next, comes to the same etcd. What memory holds only spares work: what was

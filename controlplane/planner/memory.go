@@ -19,6 +19,8 @@ type memory struct {
 	sent map[string]sending
 	// rules: the newest version that a cell's shard has, as told over a stream.
 	rules map[rulesOf]installed
+	// joined: the version of a campaign whose books have all its cells.
+	joined map[ids.CampaignID]int64
 	// since: when a publish began to wait for a step's acknowledgements.
 	since map[string]time.Time
 }
@@ -42,6 +44,7 @@ type installed struct {
 func newMemory(leader core.Leader) memory {
 	return memory{
 		leader: leader, compared: map[ids.CellID]uint64{}, sent: map[string]sending{}, rules: map[rulesOf]installed{}, since: map[string]time.Time{},
+		joined: map[ids.CampaignID]int64{},
 	}
 }
 

@@ -127,8 +127,9 @@ func (p *Planner) tick(ctx context.Context, leader core.Leader) {
 	s := p.view.Snapshot()
 	p.closeOver(ctx, leader, s) // 1. close
 	p.publish(ctx, leader, s)   // 2. publish
-	p.sendRules(ctx, leader, s) // 3. rules
-	p.sendOpen(ctx, leader, s)  // 4. adjust
+	p.join(ctx, leader, s)      // 3. join
+	p.sendRules(ctx, leader, s) // 4. rules
+	p.sendOpen(ctx, leader, s)  // 5. adjust
 }
 
 // closeOver closes the campaigns whose window is over. The cells judge by their

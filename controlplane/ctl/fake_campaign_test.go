@@ -1,0 +1,49 @@
+package ctl
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cellquota/cellquota/controlplane/campaignfile"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+// The life of the fake's campaign: each call answers what it was asked for, over is refused.
+
+func (f *fake) UpdateCampaign(_ context.Context, in *pb.UpdateCampaignRequest) (*pb.UpdateCampaignResponse, error) {
+	f.note(in)
+	spec, _, faults := campaignfile.ParseCampaign(in.GetYaml())
+	if len(faults) > 0 {
+		return nil, campaignfile.Error(faults)
+	}
+	if len(spec.Cells) == 1 {
+		return nil, rpcstatus.With(fmt.Errorf("%w: the campaign keeps its rules", rpcstatus.ErrFailedPrecondition), nil, []rpcstatus.Violation{{Field: "cells", Rule: "must stay as it was published"}}, 0)
+	}
+	return &pb.UpdateCampaignResponse{OperationId: in.GetOperationId(), Campaign: campaign(string(spec.ID)), Changed: []string{"close_at", "display"}}, nil
+}
+
+func (f *fake) PauseCampaign(_ context.Context, in *pb.PauseCampaignRequest) (*pb.PauseCampaignResponse, error) {
+	f.note(in)
+	c := campaign(in.GetCampaignId())
+	c.State = pb.CampaignState_CAMPAIGN_STATE_PAUSED
+	if sku := in.GetSkuId(); sku != "" {
+		c.State, c.PausedSkus = pb.CampaignState_CAMPAIGN_STATE_OPEN, []string{sku}
+	}
+	return &pb.PauseCampaignResponse{OperationId: in.GetOperationId(), Campaign: c}, nil
+}
+
+func (f *fake) ResumeCampaign(_ context.Context, in *pb.ResumeCampaignRequest) (*pb.ResumeCampaignResponse, error) {
+	f.note(in)
+	if in.GetCampaignId() == "over" {
+		return nil, fmt.Errorf("%w: over is CLOSED", rpcstatus.ErrFailedPrecondition)
+	}
+	return &pb.ResumeCampaignResponse{OperationId: in.GetOperationId(), Campaign: campaign(in.GetCampaignId())}, nil
+}
+
+func (f *fake) AddCell(_ context.Context, in *pb.AddCellRequest) (*pb.AddCellResponse, error) {
+	f.note(in)
+	c := campaign(in.GetCampaignId())
+	c.Spec.Cells = []string{"cell-1", in.GetCellId()}
+	return &pb.AddCellResponse{OperationId: in.GetOperationId(), Campaign: c}, nil
+}
