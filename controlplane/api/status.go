@@ -34,6 +34,8 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrApprovalState, Code: codes.FailedPrecondition, Reason: "APPROVAL_STATE"},
 		{Err: core.ErrStaleCell, Code: codes.Aborted, Reason: "STALE_CELL"},
 		{Err: core.ErrFinal, Code: codes.FailedPrecondition, Reason: "FINAL_SOLD_OUT"},
+		{Err: core.ErrSettled, Code: codes.FailedPrecondition, Reason: "SETTLED"},
+		{Err: core.ErrNotFinal, Code: codes.FailedPrecondition, Reason: "NOT_FINAL"},
 		{Err: core.ErrReserveShort, Code: codes.FailedPrecondition, Reason: "RESERVE_SHORT"},
 		{Err: core.ErrAllocationShort, Code: codes.FailedPrecondition, Reason: "ALLOCATION_SHORT"},
 		{Err: core.ErrStockShort, Code: codes.FailedPrecondition, Reason: "STOCK_SHORT"},

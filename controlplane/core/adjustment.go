@@ -116,7 +116,7 @@ func (r Record) SameParameters(parameters string) error {
 
 // ownPrefixes begin those ids, the ones that packages reclaim and fencing make, and the name under which
 // a mirror gives back what it was debited.
-var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:", "return.", "rebalance.", "limit.", "auto.", "join."}
+var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:", "return.", "rebalance.", "limit.", "auto.", "join.", "final.", "settled."}
 
 // OwnPrefixes lists what the platform's own ids begin with.
 func OwnPrefixes() []string { return slices.Clone(ownPrefixes) }
@@ -141,4 +141,14 @@ func JoinRecordID(key BookKey, version int64) string {
 // FirstGrantID names a cell's first grant.
 func FirstGrantID(key BookKey, cell ids.CellID) string {
 	return "grant0." + string(key.Campaign) + "." + string(key.SKU) + "." + string(cell)
+}
+
+// FinalRecordID names the record that declares a SKU FINAL_SOLD_OUT.
+func FinalRecordID(key BookKey) string {
+	return "final." + string(key.Campaign) + "." + string(key.SKU)
+}
+
+// SettledRecordID names the record that settles a SKU.
+func SettledRecordID(key BookKey) string {
+	return "settled." + string(key.Campaign) + "." + string(key.SKU)
 }

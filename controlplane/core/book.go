@@ -28,8 +28,12 @@ type Book struct {
 	Allocations []Allocation
 	// LimitTarget is the limit a lowering wants to reach; 0: none under way.
 	LimitTarget quantity.Quantity
-	// Final: FINAL_SOLD_OUT was declared. Never taken back.
+	// Final: FINAL_SOLD_OUT was declared. Never taken back, also when units come
+	// home afterwards (a refund that restocks, then a fence): nobody is granted them.
 	Final bool
+	// Settled: the campaign's account was taken, and the limit left the physical
+	// stock. No step is begun any more; what a shard did is still booked.
+	Settled bool
 	// LastRecordID is the journal record of the newest change: identities, not
 	// counters, show that etcd lost its past.
 	LastRecordID string
@@ -77,18 +81,14 @@ func (b Book) Allocated() int64 {
 }
 
 // Check verifies the book's law and shape: I1, cells ascending and once each,
-// written-off units within the allocation, no reserve behind FINAL. ErrBroken
-// names what does not hold; such a book must not be stored and, when read, is
-// quarantined.
+// written-off units within the allocation. ErrBroken names what does not hold;
+// such a book must not be stored and, when read, is quarantined.
 func (b Book) Check() error {
 	if b.Key.Campaign == "" || b.Key.SKU == "" {
 		return broken("a book without campaign or SKU")
 	}
 	if sum := b.Reserve.Int64() + b.Allocated(); sum != b.SaleLimit.Int64() {
 		return broken("I1 of %s: sale_limit %s, but reserve %s and allocations add up to %d", b.Key, b.SaleLimit, b.Reserve, sum)
-	}
-	if b.Final && !b.Reserve.IsZero() {
-		return broken("%s is FINAL_SOLD_OUT with a reserve of %s", b.Key, b.Reserve)
 	}
 	if b.LimitTarget.Cmp(b.SaleLimit) > 0 {
 		return broken("%s: limit_target %s is above sale_limit %s", b.Key, b.LimitTarget, b.SaleLimit)

@@ -83,6 +83,8 @@ func TestGrantRefuses(t *testing.T) {
 	b := demoBook(t)
 	final := b
 	final.Final = true
+	settled := b
+	settled.Settled = true
 	proved := cell("cell-1", core.CellActive, 3)
 	proved.ProofID = "cell-1/2"
 	ahead, err := b.Rebase(cell("cell-1", core.CellActive, 5))
@@ -99,6 +101,7 @@ func TestGrantRefuses(t *testing.T) {
 		{"more than the reserve", b, cell("cell-1", core.CellActive, 1), 401, core.ErrReserveShort},
 		{"nothing", b, cell("cell-1", core.CellActive, 1), 0, rpcstatus.ErrInvalidArgument},
 		{"final", final, cell("cell-1", core.CellActive, 1), 1, core.ErrFinal},
+		{"settled", settled, cell("cell-1", core.CellActive, 1), 1, core.ErrSettled},
 		{"fence not booked", b, proved, 1, core.ErrNotReclaimed},
 		{"older fence version than the book has seen", ahead, cell("cell-1", core.CellActive, 4), 1, core.ErrStaleCell},
 	}
@@ -239,7 +242,6 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		"I1":            func(b *core.Book) { b.Reserve = quantity.Must(401) },
 		"order":         func(b *core.Book) { b.Allocations[0], b.Allocations[1] = b.Allocations[1], b.Allocations[0] },
 		"twice":         func(b *core.Book) { b.Allocations[1].Cell = "cell-1" },
-		"final":         func(b *core.Book) { b.Final = true },
 		"written off":   func(b *core.Book) { b.Allocations[0].WrittenOff = quantity.Must(2_401) },
 		"fence version": func(b *core.Book) { b.Allocations[0].FenceVersion = 0 },
 		"state":         func(b *core.Book) { b.Allocations[0].State = 0 },

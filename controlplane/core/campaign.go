@@ -26,12 +26,15 @@ type Campaign struct {
 	CreatedBy string
 	// CancelledBy is the operation that cancelled it, or empty.
 	CancelledBy string
+	// ClosedAt is when it was first stored CLOSED; zero before.
+	ClosedAt time.Time
 	// SettledAt is zero before SETTLED.
 	SettledAt time.Time
 	// LastOperation changed it last, with LastParameters (a Digest): a repeat is
 	// known by them (Repeats). Empty where no operation of a caller did.
 	LastOperation, LastParameters string
-	// Archive names the objects that hold its journal and reports, once SETTLED.
+	// Archive names the objects that hold its final report, from when its account was
+	// taken, and its journal, once SETTLED.
 	Archive []ArchiveObject
 	// ModRevision is etcd's; 0: not stored.
 	ModRevision int64
@@ -129,6 +132,14 @@ func (c Campaign) ReadState(now time.Time) CampaignState {
 		return CampaignOpen
 	}
 	return CampaignPublished
+}
+
+// EndedAt is when the sale ended: at close_at, or when it was closed before that.
+func (c Campaign) EndedAt() time.Time {
+	if !c.ClosedAt.IsZero() && c.ClosedAt.Before(c.Spec.CloseAt) {
+		return c.ClosedAt
+	}
+	return c.Spec.CloseAt
 }
 
 // Key gives the book key of one of its SKUs.

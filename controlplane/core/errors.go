@@ -63,6 +63,11 @@ var (
 	ErrStaleCell = errors.New("the step belongs to an old fence version")
 	// ErrFinal: FINAL_SOLD_OUT was declared; the book takes no grant any more. P.
 	ErrFinal = errors.New("the SKU is FINAL_SOLD_OUT")
+	// ErrSettled: the campaign's account was taken; nothing is granted, returned or
+	// limited any more. P.
+	ErrSettled = errors.New("the SKU is settled")
+	// ErrNotFinal: the facts do not allow FINAL_SOLD_OUT. Look again.
+	ErrNotFinal = errors.New("not final")
 	// ErrReserveShort: the central reserve holds fewer units than asked.
 	ErrReserveShort = errors.New("the central reserve is short")
 	// ErrAllocationShort: the cell's allocation holds fewer units than asked.

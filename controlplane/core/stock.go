@@ -65,6 +65,25 @@ func (p PhysicalStock) GiveBack(campaign ids.CampaignID) (next PhysicalStock, ch
 	return next, true
 }
 
+// Settle takes a campaign's limit out, and what it sold or wrote off from the
+// units: they are not in the warehouse any more, or may not be. changed is false
+// where the campaign holds no limit: it was settled before. ErrBroken when more is
+// gone than the limit.
+func (p PhysicalStock) Settle(campaign ids.CampaignID, gone quantity.Quantity) (next PhysicalStock, changed bool, err error) {
+	limit, holds := p.Limits[campaign]
+	if !holds {
+		return p, false, nil
+	}
+	if gone.Cmp(limit) > 0 {
+		return PhysicalStock{}, false, broken("%s: campaign %s sold or wrote off %s units of a limit of %s", p.SKU, campaign, gone, limit)
+	}
+	next, _ = p.GiveBack(campaign)
+	if next.Units, err = p.Units.Sub(gone); err != nil {
+		return PhysicalStock{}, false, broken("%s: %s units, %s are gone", p.SKU, p.Units, gone)
+	}
+	return next, true, next.Check()
+}
+
 // held is the sum of the limits of all campaigns but one.
 func (p PhysicalStock) held(except ids.CampaignID) int64 {
 	var sum int64

@@ -56,6 +56,9 @@ func (b Book) Grant(cell Cell, units quantity.Quantity) (Book, Step, error) {
 	if b.Final {
 		return Book{}, Step{}, numbered(ErrFinal, "campaign_id", b.Key.Campaign, "sku_id", b.Key.SKU)
 	}
+	if err := b.MayBegin(); err != nil {
+		return Book{}, Step{}, err
+	}
 	if err := cell.mayBeGranted(); err != nil {
 		return Book{}, Step{}, err
 	}
@@ -79,6 +82,9 @@ func (b Book) Grant(cell Cell, units quantity.Quantity) (Book, Step, error) {
 // has applied it. ErrCellState, ErrStaleCell, ErrAllocationShort.
 func (b Book) ProposeReturn(cell Cell, units quantity.Quantity) (Book, Step, error) {
 	if err := positive(units); err != nil {
+		return Book{}, Step{}, err
+	}
+	if err := b.MayBegin(); err != nil {
 		return Book{}, Step{}, err
 	}
 	if cell.State != CellActive && cell.State != CellDraining {
@@ -135,9 +141,6 @@ func (b Book) giveBack(cell ids.CellID, units quantity.Quantity) (Book, error) {
 	}
 	if next.Reserve, err = next.Reserve.Add(units); err != nil {
 		return Book{}, err
-	}
-	if b.Final && !next.Reserve.IsZero() {
-		return Book{}, numbered(ErrFinal, "campaign_id", b.Key.Campaign, "sku_id", b.Key.SKU)
 	}
 	return next, next.Check()
 }

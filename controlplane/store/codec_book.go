@@ -52,6 +52,7 @@ func encodeBook(b core.Book) proto.Message {
 	m := &storev1.Book{
 		CampaignId: string(b.Key.Campaign), SkuId: string(b.Key.SKU), SaleLimit: b.SaleLimit.Int32(), Reserve: b.Reserve.Int32(),
 		Version: b.Version, LimitTarget: b.LimitTarget.Int32(), Final: b.Final, LastRecordId: b.LastRecordID,
+		Settled: b.Settled,
 	}
 	for _, a := range b.Allocations {
 		m.Allocations = append(m.Allocations, &storev1.Allocation{
@@ -71,6 +72,7 @@ func decodeBook(kv *mvccpb.KeyValue) (core.Book, error) {
 	b := core.Book{
 		Key: bookKey(m.GetCampaignId(), m.GetSkuId()), SaleLimit: r.units(m.GetSaleLimit()), Reserve: r.units(m.GetReserve()),
 		Version: m.GetVersion(), LimitTarget: r.units(m.GetLimitTarget()), Final: m.GetFinal(), LastRecordID: m.GetLastRecordId(), ModRevision: kv.ModRevision,
+		Settled: m.GetSettled(),
 	}
 	for _, a := range m.GetAllocations() {
 		b.Allocations = append(b.Allocations, core.Allocation{

@@ -18,7 +18,7 @@ func encodeCampaign(c core.Campaign) proto.Message {
 		Spec: convert.Spec(c.Spec), State: pb.CampaignState(c.State), Version: c.Version, Owner: c.Owner, PublishedAt: convert.Time(c.PublishedAt),
 		OperationId: c.OperationID, BookedSkus: words(c.BookedSKUs), PausedSkus: words(c.PausedSKUs), FinalSkus: words(c.FinalSKUs),
 		CreatedByOperation: c.CreatedBy, CancelledByOperation: c.CancelledBy, SettledAt: convert.Time(c.SettledAt),
-		LastOperation: c.LastOperation, LastParameters: c.LastParameters, Archive: archived(c.Archive),
+		LastOperation: c.LastOperation, LastParameters: c.LastParameters, Archive: archived(c.Archive), ClosedAt: convert.Time(c.ClosedAt),
 	}
 }
 
@@ -33,7 +33,7 @@ func decodeCampaign(kv *mvccpb.KeyValue) (core.Campaign, error) {
 		PublishedAt: convert.FromTime(m.GetPublishedAt()), OperationID: m.GetOperationId(), BookedSKUs: typed[ids.SKUID](m.GetBookedSkus()),
 		PausedSKUs: typed[ids.SKUID](m.GetPausedSkus()), FinalSKUs: typed[ids.SKUID](m.GetFinalSkus()), CreatedBy: m.GetCreatedByOperation(), ModRevision: kv.ModRevision,
 		CancelledBy: m.GetCancelledByOperation(), SettledAt: convert.FromTime(m.GetSettledAt()),
-		LastOperation: m.GetLastOperation(), LastParameters: m.GetLastParameters(), Archive: fromArchived(m.GetArchive()),
+		LastOperation: m.GetLastOperation(), LastParameters: m.GetLastParameters(), Archive: fromArchived(m.GetArchive()), ClosedAt: convert.FromTime(m.GetClosedAt()),
 	}, r.err
 }
 

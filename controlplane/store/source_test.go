@@ -41,7 +41,7 @@ func TestRecordsComeBack(t *testing.T) {
 		},
 		State: core.CampaignPublished, Version: 3, Owner: "me", PublishedAt: at, OperationID: "op", BookedSKUs: []ids.SKUID{"phone-x"},
 		PausedSKUs: []ids.SKUID{"a"}, FinalSKUs: []ids.SKUID{"b"}, CreatedBy: "op0",
-		CancelledBy: "op1", SettledAt: at, LastOperation: "op1", LastParameters: "p1", Archive: []core.ArchiveObject{{Name: "double-eleven/journal", SHA256: "ab", Size: 7}},
+		CancelledBy: "op1", ClosedAt: at, SettledAt: at, LastOperation: "op1", LastParameters: "p1", Archive: []core.ArchiveObject{{Name: "double-eleven/journal", SHA256: "ab", Size: 7}},
 	}
 	route := core.Route{Campaign: "double-eleven", Version: 1, Domains: []core.DomainRoute{{Homes: homes}}}
 	record := core.Record{

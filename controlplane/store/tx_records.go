@@ -31,8 +31,12 @@ func (tx *Tx) Campaign(id ids.CampaignID) (core.Campaign, bool, error) {
 	return fetch(tx, tx.s.keys.campaign(id), decodeCampaign)
 }
 
-// PutCampaign writes a campaign; Campaign.Step has grown its version.
+// PutCampaign writes a campaign; Campaign.Step has grown its version. The first
+// time that it is CLOSED, when is kept.
 func (tx *Tx) PutCampaign(c core.Campaign) error {
+	if c.State == core.CampaignClosed && c.ClosedAt.IsZero() {
+		c.ClosedAt = tx.Now()
+	}
 	if err := c.Check(); err != nil {
 		return err
 	}

@@ -294,7 +294,9 @@ type Campaign struct {
 	// Digest of that operation's parameters.
 	LastParameters string `protobuf:"bytes,14,opt,name=last_parameters,json=lastParameters,proto3" json:"last_parameters,omitempty"`
 	// Archive objects of its journal and reports; digests.
-	Archive       []*ArchiveObject `protobuf:"bytes,15,rep,name=archive,proto3" json:"archive,omitempty"`
+	Archive []*ArchiveObject `protobuf:"bytes,15,rep,name=archive,proto3" json:"archive,omitempty"`
+	// When it was closed or cancelled; absent before.
+	ClosedAt      *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=closed_at,json=closedAt,proto3" json:"closed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,6 +432,13 @@ func (x *Campaign) GetLastParameters() string {
 func (x *Campaign) GetArchive() []*ArchiveObject {
 	if x != nil {
 		return x.Archive
+	}
+	return nil
+}
+
+func (x *Campaign) GetClosedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ClosedAt
 	}
 	return nil
 }
@@ -582,7 +591,9 @@ type Book struct {
 	// FINAL_SOLD_OUT was declared.
 	Final bool `protobuf:"varint,8,opt,name=final,proto3" json:"final,omitempty"`
 	// Id of the journal record of the newest change.
-	LastRecordId  string `protobuf:"bytes,9,opt,name=last_record_id,json=lastRecordId,proto3" json:"last_record_id,omitempty"`
+	LastRecordId string `protobuf:"bytes,9,opt,name=last_record_id,json=lastRecordId,proto3" json:"last_record_id,omitempty"`
+	// Its campaign's account was taken and its limit left the physical stock: no step is begun any more.
+	Settled       bool `protobuf:"varint,10,opt,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -678,6 +689,13 @@ func (x *Book) GetLastRecordId() string {
 		return x.LastRecordId
 	}
 	return ""
+}
+
+func (x *Book) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
 }
 
 // Allocation within a book.
@@ -2058,7 +2076,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x05roles\x18\x05 \x03(\tR\x05roles\x12'\n" +
 	"\x0fprogram_version\x18\x06 \x01(\tR\x0eprogramVersion\x12#\n" +
 	"\rfence_version\x18\a \x01(\x03R\ffenceVersion\x12?\n" +
-	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\"\x90\x05\n" +
+	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\"\xc9\x05\n" +
 	"\bCampaign\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.cellquota.v1.CampaignStateR\x05state\x12\x18\n" +
@@ -2079,7 +2097,8 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"settled_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tsettledAt\x12%\n" +
 	"\x0elast_operation\x18\r \x01(\tR\rlastOperation\x12'\n" +
 	"\x0flast_parameters\x18\x0e \x01(\tR\x0elastParameters\x12;\n" +
-	"\aarchive\x18\x0f \x03(\v2!.cellquota.store.v1.ArchiveObjectR\aarchive\"O\n" +
+	"\aarchive\x18\x0f \x03(\v2!.cellquota.store.v1.ArchiveObjectR\aarchive\x127\n" +
+	"\tclosed_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\bclosedAt\"O\n" +
 	"\rArchiveObject\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
@@ -2088,7 +2107,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x123\n" +
-	"\adomains\x18\x03 \x03(\v2\x19.cellquota.v1.DomainRouteR\adomains\"\xb2\x02\n" +
+	"\adomains\x18\x03 \x03(\v2\x19.cellquota.v1.DomainRouteR\adomains\"\xcc\x02\n" +
 	"\x04Book\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12\x15\n" +
@@ -2100,7 +2119,9 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\vallocations\x18\x06 \x03(\v2\x1e.cellquota.store.v1.AllocationR\vallocations\x12!\n" +
 	"\flimit_target\x18\a \x01(\x05R\vlimitTarget\x12\x14\n" +
 	"\x05final\x18\b \x01(\bR\x05final\x12$\n" +
-	"\x0elast_record_id\x18\t \x01(\tR\flastRecordId\"\x99\x02\n" +
+	"\x0elast_record_id\x18\t \x01(\tR\flastRecordId\x12\x18\n" +
+	"\asettled\x18\n" +
+	" \x01(\bR\asettled\"\x99\x02\n" +
 	"\n" +
 	"Allocation\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x18\n" +
@@ -2289,40 +2310,41 @@ var file_cellquota_store_v1_store_proto_depIdxs = []int32{
 	26, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
 	26, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
 	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
-	29, // 8: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
-	6,  // 9: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	25, // 10: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	30, // 11: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	26, // 12: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	31, // 13: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	32, // 14: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	33, // 15: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
-	9,  // 16: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
-	10, // 17: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	26, // 18: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
-	34, // 19: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	35, // 20: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	23, // 21: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	36, // 22: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	37, // 23: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
-	38, // 24: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
-	39, // 25: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	39, // 26: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	40, // 27: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	26, // 28: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	26, // 29: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	41, // 30: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	42, // 31: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	43, // 32: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
-	3,  // 33: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	26, // 34: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	26, // 35: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	26, // 36: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	26, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
+	29, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	6,  // 10: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
+	25, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	30, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	26, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	31, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	32, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	33, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	9,  // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
+	10, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
+	26, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	34, // 20: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	35, // 21: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	23, // 22: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	36, // 23: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	37, // 24: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	38, // 25: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	39, // 26: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	39, // 27: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	40, // 28: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	26, // 29: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	26, // 30: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	41, // 31: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	42, // 32: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	43, // 33: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	3,  // 34: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
+	26, // 35: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	26, // 36: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	26, // 37: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
