@@ -91,10 +91,10 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	if err := rpcstatus.Register(api.Kinds()...); err != nil {
 		return nil, err
 	}
-	if err := p.security(group); err != nil {
+	if err := p.records(group); err != nil {
 		return nil, err
 	}
-	if err := p.records(group); err != nil {
+	if err := p.security(group); err != nil {
 		return nil, err
 	}
 	if err := p.leadership(group); err != nil {
@@ -118,12 +118,14 @@ func (p *parts) security(group *lifecycle.Group) error {
 	if err != nil {
 		return err
 	}
-	p.server = transport.ServerOptions{
-		Log: p.log, Dev: p.cfg.Dev, Authorizer: access.Authorize, Stopping: group.Stopping(),
-		Authenticator: transport.FirstOf(transport.Certificates(p.cfg.TrustDomain), operators.Authenticate),
+	known := []transport.Authenticator{
+		transport.Certificates(p.cfg.TrustDomain), operators.Authenticate, access.Tokens{View: p.view, Clock: p.clock}.Authenticate,
 	}
 	if p.cfg.Dev {
-		p.server.Authenticator = transport.FirstOf(transport.Certificates(p.cfg.TrustDomain), operators.Authenticate, transport.DevWorkloads())
+		known = append(known, transport.DevWorkloads())
+	}
+	p.server = transport.ServerOptions{
+		Log: p.log, Dev: p.cfg.Dev, Authorizer: access.Authorize, Stopping: group.Stopping(), Authenticator: transport.FirstOf(known...),
 	}
 	p.dial = transport.DialOptions{Dev: p.cfg.Dev, Workload: "controlplane/" + p.cfg.advertised()}
 	if !p.cfg.TLS.Enabled() {
@@ -225,6 +227,7 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view})
 	pb.RegisterRoutingServiceServer(server, p.routes)
+	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view})
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})
 	pb.RegisterCellLinkServiceServer(server, p.hub)
 	return nil

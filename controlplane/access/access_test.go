@@ -23,7 +23,7 @@ import (
 
 // served are the services of the control plane; the others are the cells' own.
 var served = []string{
-	"CellAdminService", "FenceService", "CampaignService", "QuotaService", "RoutingService", "OperationService", "ReportService", "CellLinkService",
+	"CellAdminService", "FenceService", "CampaignService", "QuotaService", "RoutingService", "OperationService", "ReportService", "CellLinkService", "AccessService",
 }
 
 // Every method of every service of ours has a row, and no row is left over.

@@ -1,7 +1,10 @@
 // Package access says who calls and what they may call.
 //
 // Operators show a bearer token; a file lists them by the token's SHA-256, so
-// that the file alone lets nobody in. Cells and edges show their certificate, or
+// that the file alone lets nobody in. It is the bootstrap: every other operator has
+// a token that an sre minted with CreateToken (tokens.go), "cq_ID_SECRET", which
+// etcd keeps as the SHA-256 of the secret, with an end, and which every replica
+// refuses once its view has the revocation. Cells and edges show their certificate, or
 // in development the name they go by on loopback (internal/transport). roles.go
 // is the table role × RPC; a method that is not in it is refused to everybody,
 // and a test compares it with the services there are.

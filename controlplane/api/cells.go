@@ -13,6 +13,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/transport"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -191,5 +192,6 @@ func (h *Cells) ask(ctx context.Context, spec core.CellSpec) (bool, string) {
 // caller names the principal and the method for records.
 func caller(ctx context.Context) intent.Caller {
 	method, _ := grpc.Method(ctx)
-	return intent.Caller{Name: access.Name(ctx), Method: method}
+	p, _ := transport.PrincipalFrom(ctx)
+	return intent.Caller{Name: access.Name(ctx), Method: method, Issuers: p.Issuers}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/cellquota/cellquota/controlplane/convert"
+	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/operation"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -17,7 +18,17 @@ type Operations struct {
 	Reader operation.Reader
 }
 
-// List answers a page of operations, newest first.
+// render adds the state of the second person's word.
+func (h *Operations) render(op core.Operation) *pb.Operation {
+	out := convert.Operation(op)
+	if a, asked := h.Reader.Approval(op.ID); asked {
+		out.Approval = pb.ApprovalState(a.State)
+	}
+	return out
+}
+
+// List answers a page of operations, newest first; open_only and subject leave
+// others out.
 func (h *Operations) List(_ context.Context, req *pb.OperationServiceListRequest) (*pb.OperationServiceListResponse, error) {
 	var f fields
 	size := f.pageSize(req.GetPageSize())
@@ -25,14 +36,17 @@ func (h *Operations) List(_ context.Context, req *pb.OperationServiceListRequest
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	operations := h.Reader.List(before, size+1)
+	subject := req.GetSubject()
+	operations := newest(before, size+1, h.Reader.List, func(op core.Operation) int64 { return op.CreateRevision }, func(op core.Operation) bool {
+		return (!req.GetOpenOnly() || !op.State.Terminal()) && (subject == "" || op.Subject == subject)
+	})
 	out := &pb.OperationServiceListResponse{}
 	for i, op := range operations {
 		if i == size {
 			out.NextPageToken = pageToken(strconv.FormatInt(operations[i-1].CreateRevision, 10), "0")
 			break
 		}
-		out.Operations = append(out.Operations, convert.Operation(op))
+		out.Operations = append(out.Operations, h.render(op))
 	}
 	return out, nil
 }
@@ -48,7 +62,7 @@ func (h *Operations) Get(_ context.Context, req *pb.OperationServiceGetRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &pb.OperationServiceGetResponse{Operation: convert.Operation(op)}, nil
+	return &pb.OperationServiceGetResponse{Operation: h.render(op)}, nil
 }
 
 // Wait answers when the operation has ended.
@@ -62,7 +76,7 @@ func (h *Operations) Wait(ctx context.Context, req *pb.OperationServiceWaitReque
 	if err != nil {
 		return nil, err
 	}
-	return &pb.OperationServiceWaitResponse{Operation: convert.Operation(op)}, nil
+	return &pb.OperationServiceWaitResponse{Operation: h.render(op)}, nil
 }
 
 // Abort ends an operation that may be ended.
@@ -76,5 +90,5 @@ func (h *Operations) Abort(ctx context.Context, req *pb.OperationServiceAbortReq
 	if err != nil {
 		return nil, err
 	}
-	return &pb.OperationServiceAbortResponse{Operation: convert.Operation(op)}, nil
+	return &pb.OperationServiceAbortResponse{Operation: h.render(op)}, nil
 }

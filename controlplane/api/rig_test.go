@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,18 @@ type rig struct {
 	kafka  *testkit.KafkaCluster
 	wire   *bufconn.Listener
 	acks   chan struct{}
+	hands  *hands
 }
+
+// hands is the system's clock, which a test puts forward.
+type hands struct {
+	clock.Clock
+	ahead atomic.Int64
+}
+
+func (h *hands) Now() time.Time { return h.Clock.Now().Add(time.Duration(h.ahead.Load())) }
+
+func (h *hands) Advance(d time.Duration) { h.ahead.Add(int64(d)) }
 
 // shards is the fake of the cells' PostgreSQL.
 type shards struct {
@@ -92,9 +104,9 @@ func (hub) Reported(cell ids.CellID, from int64) (age time.Duration, atRisk int6
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	etcd := testkit.Etcd(t, 1)
-	r := &rig{t: t, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64)}
+	r := &rig{t: t, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64), hands: &hands{Clock: clock.System()}}
 	var err error
-	if r.store, err = store.Open(store.Config{Endpoints: etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: clock.System()}); err != nil {
+	if r.store, err = store.Open(store.Config{Endpoints: etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: r.hands}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.store.Close() })
@@ -126,7 +138,7 @@ func (r *rig) serve() {
 	}}
 	server := transport.NewServer(transport.ServerOptions{
 		Log: slog.New(slog.DiscardHandler), Dev: true, Authorizer: access.Authorize,
-		Authenticator: transport.FirstOf(operators.Authenticate, transport.DevWorkloads()),
+		Authenticator: transport.FirstOf(operators.Authenticate, access.Tokens{View: r.view, Clock: r.hands}.Authenticate, transport.DevWorkloads()),
 	})
 	pb.RegisterCellAdminServiceServer(server, &api.Cells{
 		Intent: verbs, View: r.view, Liveness: hub{}, Shards: r.shards,
@@ -136,6 +148,7 @@ func (r *rig) serve() {
 	})
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: verbs, View: r.view, Clock: clock.System()})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: verbs, View: r.view})
+	pb.RegisterAccessServiceServer(server, &api.Access{Intent: verbs, View: r.view})
 	pb.RegisterRoutingServiceServer(server, r.routes)
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: verbs, Reader: operation.Reader{View: r.view}})
 	go func() { _ = server.Serve(r.wire) }()

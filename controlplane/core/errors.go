@@ -58,6 +58,13 @@ var (
 	ErrSelfApproval = errors.New("who asked for it may not approve it")
 	// ErrApprovalState: the approval was decided otherwise or its time is over. P.
 	ErrApprovalState = errors.New("the approval's state refuses this")
+	// ErrUnknownToken: no token of this id exists. P.
+	ErrUnknownToken = errors.New("unknown token")
+	// ErrTokenExists: the operation created a token already; its secret is not shown
+	// twice. P: mint another id.
+	ErrTokenExists = errors.New("the token exists, and its secret is not shown twice")
+	// ErrTokenLimit: there are as many tokens as every replica may hold.
+	ErrTokenLimit = errors.New("too many tokens")
 	// ErrStaleCell: the step was decided against an older fence version of the
 	// cell than the book has seen. Read and decide again.
 	ErrStaleCell = errors.New("the step belongs to an old fence version")

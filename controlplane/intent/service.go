@@ -29,6 +29,9 @@ type Topics interface {
 type Caller struct {
 	Name   string
 	Method string
+	// Issuers minted the token that was shown, nearest first; empty for an operator
+	// of the file.
+	Issuers []string
 }
 
 func (c Caller) audit(operationID, subject, reason string) core.Audit {
@@ -44,17 +47,6 @@ type Service struct {
 	Topics Topics
 	// ApprovalTTL is how long an approval waits for a decision; 0: 24 h.
 	ApprovalTTL time.Duration
-}
-
-// ask puts the approval of an operation that is about to be put, and gives the
-// operation as it has to be put: it waits for a second person's word. The planner
-// hands it to no driver before.
-func (s *Service) ask(tx *store.Tx, op core.Operation) (core.Operation, error) {
-	if _, _, err := tx.Approval(op.ID); err != nil {
-		return op, err
-	}
-	op, approval := op.AskApproval(s.ApprovalTTL, tx.Now())
-	return op, tx.PutApproval(approval)
 }
 
 // visible waits until the view holds what was just written, so that the caller's

@@ -32,6 +32,9 @@ func (r Reader) List(before int64, bound int) []core.Operation {
 	return r.View.Snapshot().Operations(before, bound)
 }
 
+// Approval gives the second person's word on an operation; false: none is asked for.
+func (r Reader) Approval(id string) (core.Approval, bool) { return r.View.Snapshot().Approval(id) }
+
 // Wait gives the operation when it has ended, or ctx's error with the step that
 // it is at. core.ErrUnknownOperation.
 func (r Reader) Wait(ctx context.Context, id string) (core.Operation, error) {

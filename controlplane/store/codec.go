@@ -56,7 +56,7 @@ type Entry struct {
 func (s *Store) entry(kv *mvccpb.KeyValue) Entry {
 	e := Entry{Key: string(kv.Key), ModRevision: kv.ModRevision}
 	e.Kind = s.keys.kind(e.Key)
-	if e.Kind == 0 || e.Kind == KindAudit {
+	if !e.Kind.Mirrored() {
 		return e
 	}
 	e.Value, e.Err = s.decodeKind(e.Kind, kv)
@@ -88,6 +88,8 @@ func (s *Store) decodeKind(kind Kind, kv *mvccpb.KeyValue) (any, error) {
 		return checked(decodeOperation(kv))
 	case KindApproval:
 		return checked(decodeApproval(kv))
+	case KindToken:
+		return checked(decodeToken(kv))
 	case KindLeader:
 		return decodeLeader(kv)
 	case KindTerm:

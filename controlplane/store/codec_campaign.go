@@ -92,18 +92,6 @@ func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
 	return o, r.err
 }
 
-func encodeApproval(a core.Approval) proto.Message {
-	return &storev1.Approval{Approval: convert.Approval(a)}
-}
-
-func decodeApproval(kv *mvccpb.KeyValue) (core.Approval, error) {
-	var m storev1.Approval
-	err := decode(kv.Value, &m)
-	a := convert.FromApproval(m.GetApproval())
-	a.ModRevision, a.CreateRevision = kv.ModRevision, kv.CreateRevision
-	return a, err
-}
-
 func decodeKey(kv *mvccpb.KeyValue) (core.Key, error) {
 	var m storev1.Key
 	err := decode(kv.Value, &m)

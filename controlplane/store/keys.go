@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +23,9 @@ import (
 //	/stock/SKU                  PhysicalStock
 //	/operations/OPERATION       Operation
 //	/approvals/OPERATION        Approval of that operation
+//	/tokens/ID                  Token, without its secret
+//	/refusals/MINUTE/ID         Refusal: counts of one replica; MINUTE sorts. Not mirrored
+//	/archive/NAME               ArchiveIndex; an object that no campaign names. Not mirrored
 //	/leader                     Leader, under its lease
 //	/term                       TermRecord
 //	/keys/USE/KID               Key
@@ -49,14 +53,20 @@ const (
 	KindKey                       // core.Key
 	KindAudit                     // core.Audit; not mirrored
 	KindApproval                  // core.Approval
+	KindToken                     // core.Token
+	KindRefusal                   // core.Audit with Refusals; not mirrored
+	KindArchive                   // core.ArchiveIndex; not mirrored
 )
 
 // rooms are the folders (or single keys) of each kind.
 var rooms = map[Kind]string{
 	KindCell: "/cells/", KindInstance: "/instances/", KindCampaign: "/campaigns/", KindRoute: "/routes/", KindBook: "/books/",
 	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
-	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/",
+	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/", KindToken: "/tokens/", KindRefusal: "/refusals/", KindArchive: "/archive/",
 }
+
+// Mirrored tells whether the view keeps the kind.
+func (k Kind) Mirrored() bool { return slices.Contains(Mirrored(), k) }
 
 // String is the folder's name.
 func (k Kind) String() string { return strings.Trim(rooms[k], "/") }
@@ -65,7 +75,7 @@ func (k Kind) String() string { return strings.Trim(rooms[k], "/") }
 // loaded.
 func Mirrored() []Kind {
 	return []Kind{
-		KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval,
+		KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval, KindToken,
 	}
 }
 
@@ -79,6 +89,7 @@ func (k keys) record(id string) string           { return k.room(KindRecord) + i
 func (k keys) stock(id ids.SKUID) string         { return k.room(KindStock) + string(id) }
 func (k keys) operation(id string) string        { return k.room(KindOperation) + id }
 func (k keys) approval(id string) string         { return k.room(KindApproval) + id }
+func (k keys) token(id string) string            { return k.room(KindToken) + id }
 func (k keys) leader() string                    { return k.room(KindLeader) }
 func (k keys) term() string                      { return k.room(KindTerm) }
 

@@ -147,6 +147,22 @@ func (tx *Tx) PutApproval(a core.Approval) error {
 	return tx.put(tx.s.keys.approval(a.ID), encodeApproval(a))
 }
 
+// Token reads one token.
+func (tx *Tx) Token(id string) (core.Token, bool, error) {
+	return fetch(tx, tx.s.keys.token(id), decodeToken)
+}
+
+// PutToken writes a token.
+func (tx *Tx) PutToken(t core.Token) error {
+	if err := t.Check(); err != nil {
+		return err
+	}
+	return tx.put(tx.s.keys.token(t.ID), encodeToken(t))
+}
+
+// DropToken deletes a token that is dead for good.
+func (tx *Tx) DropToken(id string) error { return tx.remove(tx.s.keys.token(id)) }
+
 // Instance reads one live process.
 func (tx *Tx) Instance(cell ids.CellID, id string) (core.Instance, bool, error) {
 	return fetch(tx, tx.s.keys.instance(cell, id), decodeInstance)

@@ -261,6 +261,14 @@ func (s Snapshot) Approvals(before int64, bound int) []core.Approval {
 	return gather[core.Approval](it, err, bound)
 }
 
+// Token gives one token.
+func (s Snapshot) Token(id string) (core.Token, bool) {
+	return one[core.Token](s, store.KindToken, id)
+}
+
+// Tokens gives every token in order of ids.
+func (s Snapshot) Tokens() []core.Token { return many[core.Token](s, store.KindToken, "") }
+
 // Proof gives the proof of a cell at a fence version.
 func (s Snapshot) Proof(cell ids.CellID, version int64) (core.Proof, bool) {
 	return one[core.Proof](s, store.KindProof, store.ProofName(cell, version))

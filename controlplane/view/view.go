@@ -158,7 +158,7 @@ func (v *View) apply(b store.Batch) error {
 	defer txn.Abort()
 	next.quarantined = maps.Clone(next.quarantined)
 	for _, e := range b.Entries {
-		if e.Kind == 0 || e.Kind == store.KindAudit {
+		if !e.Kind.Mirrored() {
 			continue
 		}
 		if err := v.change(txn, next.quarantined, e); err != nil {

@@ -20,6 +20,9 @@ type Principal struct {
 	Role string
 	// Regions bound what a region-operator may touch; empty: no region.
 	Regions []string
+	// Issuers minted what the caller showed, nearest first; none of them counts as a
+	// second person beside it. Empty: nobody of ours did.
+	Issuers []string
 }
 
 // Authenticator says who calls, or rpcstatus.ErrUnauthenticated. It runs for

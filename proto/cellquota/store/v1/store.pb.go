@@ -1754,7 +1754,10 @@ type Token struct {
 	// SHA-256 of the secret.
 	SecretSha256 []byte `protobuf:"bytes,2,opt,name=secret_sha256,json=secretSha256,proto3" json:"secret_sha256,omitempty"`
 	// Operation that created it.
-	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// created_by and whoever minted the token that it called with, nearest first: no second persons
+	// for the bearer.
+	Issuers       []string `protobuf:"bytes,4,rep,name=issuers,proto3" json:"issuers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,6 +1811,13 @@ func (x *Token) GetOperationId() string {
 		return x.OperationId
 	}
 	return ""
+}
+
+func (x *Token) GetIssuers() []string {
+	if x != nil {
+		return x.Issuers
+	}
+	return nil
 }
 
 // Refusals at /refusals/MINUTE/ACTOR-DIGEST/METHOD, written once a minute by each replica that refused.
@@ -2220,11 +2230,12 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\asubject\x18\x05 \x01(\tR\asubject\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\">\n" +
 	"\bApproval\x122\n" +
-	"\bapproval\x18\x01 \x01(\v2\x16.cellquota.v1.ApprovalR\bapproval\"z\n" +
+	"\bapproval\x18\x01 \x01(\v2\x16.cellquota.v1.ApprovalR\bapproval\"\x94\x01\n" +
 	"\x05Token\x12)\n" +
 	"\x05token\x18\x01 \x01(\v2\x13.cellquota.v1.TokenR\x05token\x12#\n" +
 	"\rsecret_sha256\x18\x02 \x01(\fR\fsecretSha256\x12!\n" +
-	"\foperation_id\x18\x03 \x01(\tR\voperationId\":\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12\x18\n" +
+	"\aissuers\x18\x04 \x03(\tR\aissuers\":\n" +
 	"\bRefusals\x12.\n" +
 	"\x05event\x18\x01 \x01(\v2\x18.cellquota.v1.AuditEventR\x05event\"\xa5\x01\n" +
 	"\fArchiveIndex\x129\n" +

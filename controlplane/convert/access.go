@@ -20,3 +20,19 @@ func FromApproval(p *pb.Approval) core.Approval {
 		CreatedAt: FromTime(p.GetCreatedAt()), ExpiresAt: FromTime(p.GetExpiresAt()), Approver: p.GetApprover(), DecidedAt: FromTime(p.GetDecidedAt()), DecisionReason: p.GetDecisionReason(),
 	}
 }
+
+// Token gives a token for the wire; its digest stays here.
+func Token(t core.Token) *pb.Token {
+	return &pb.Token{
+		TokenId: t.ID, Name: t.Name, Role: t.Role, Regions: t.Regions, CreatedBy: t.CreatedBy,
+		CreatedAt: Time(t.CreatedAt), ExpiresAt: Time(t.ExpiresAt), RevokedAt: Time(t.RevokedAt),
+	}
+}
+
+// FromToken reads what a token has on the wire; the store adds the rest.
+func FromToken(p *pb.Token) core.Token {
+	return core.Token{
+		ID: p.GetTokenId(), Name: p.GetName(), Role: p.GetRole(), Regions: p.GetRegions(), CreatedBy: p.GetCreatedBy(),
+		CreatedAt: FromTime(p.GetCreatedAt()), ExpiresAt: FromTime(p.GetExpiresAt()), RevokedAt: FromTime(p.GetRevokedAt()),
+	}
+}
