@@ -56,6 +56,9 @@ type Consumer struct {
 	log     *slog.Logger
 	metrics *metrics
 	applied atomic.Int64
+	// made is closed when client and admin stand: the client joins its group before
+	// NewClient has returned, and may hand out partitions by then.
+	made chan struct{}
 
 	mu    sync.Mutex
 	owned map[int32]*partition
@@ -79,7 +82,7 @@ func New(cfg Config, store Store, clk clock.Clock, log *slog.Logger, reg prometh
 	if err != nil {
 		return nil, err
 	}
-	c := &Consumer{cfg: cfg, store: store, clock: clk, log: log, metrics: m, owned: map[int32]*partition{}}
+	c := &Consumer{cfg: cfg, store: store, clock: clk, log: log, metrics: m, owned: map[int32]*partition{}, made: make(chan struct{})}
 	c.client, err = kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ClientID(events.ClientID(cfg.Cell, "orders")),
@@ -98,6 +101,7 @@ func New(cfg Config, store Store, clk clock.Clock, log *slog.Logger, reg prometh
 		return nil, fmt.Errorf("kafka client of the orders: %w", err)
 	}
 	c.admin = kadm.NewClient(c.client)
+	close(c.made)
 	return c, nil
 }
 
@@ -194,6 +198,11 @@ func (c *Consumer) partitions() int {
 
 // assigned is called when partitions are handed to this process: each goes on where the shard says.
 func (c *Consumer) assigned(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	select {
+	case <-c.made:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	for id := range offsets[c.cfg.Topic] {
 		at, missing, err := c.resolve(ctx, id)
 		if err != nil {
