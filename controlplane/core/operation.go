@@ -10,9 +10,11 @@ import (
 
 // Kinds of operations.
 const (
-	OperationFence     = "fence-cell"
-	OperationReclaim   = "reclaim-cell"
-	OperationRestore   = "restore-cell"
+	OperationFence   = "fence-cell"
+	OperationReclaim = "reclaim-cell"
+	OperationRestore = "restore-cell"
+	// OperationRecover takes the books from the shards after etcd lost its past.
+	OperationRecover   = "recover-store"
 	OperationPublish   = "publish-campaign"
 	OperationCancel    = "cancel-campaign"
 	OperationSetLimit  = "set-sale-limit"
@@ -47,6 +49,8 @@ type Operation struct {
 	Moves []RebalanceMove
 	// NeedsApproval: a second person must approve before the first step (MayStep).
 	NeedsApproval bool
+	// Limits are what the operator of a recover-store confirmed.
+	Limits []ConfirmedLimit
 	// Version grows by 1 with every stored step.
 	Version int64
 	// ModRevision and CreateRevision are etcd's; 0: not stored.

@@ -96,6 +96,8 @@ func (s *Store) decodeKind(kind Kind, kv *mvccpb.KeyValue) (any, error) {
 		return decodeTerm(kv)
 	case KindKey:
 		return decodeKey(kv)
+	case KindRestored:
+		return checked(decodeRestored(kv))
 	default:
 		return nil, fmt.Errorf("%w: kind %s is not mirrored", core.ErrBroken, kind)
 	}

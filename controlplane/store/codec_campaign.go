@@ -73,7 +73,7 @@ func encodeOperation(o core.Operation) proto.Message {
 	return &storev1.Operation{
 		Operation: convert.Operation(o), Parameters: o.Parameters, Reclaim: o.Reclaim, TopUp: o.TopUp,
 		InstanceGroup: o.InstanceGroup, FenceVersion: o.FenceVersion, Version: o.Version,
-		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves), NeedsApproval: o.NeedsApproval,
+		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves), ConfirmedLimits: convert.Limits(o.Limits), NeedsApproval: o.NeedsApproval,
 	}
 }
 
@@ -89,6 +89,7 @@ func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
 	}
 	var r reader
 	o.SaleLimit, o.Moves = r.units(m.GetSaleLimit()), keep(&r, m.GetMoves(), convert.FromMoves)
+	o.Limits = keep(&r, m.GetConfirmedLimits(), convert.FromLimits)
 	return o, r.err
 }
 

@@ -19,6 +19,17 @@
 // etcd cannot be read in time either does the caller get ErrUnknownOutcome. The
 // duty of every middle is therefore to look for its own trace first.
 //
+// # An etcd that lost its past
+//
+// A backup that is restored under living processes brings the leader's key back,
+// keeps watches silent and soon has revisions that look contiguous. So every
+// process remembers (past.go) the cluster's id, the highest revision and the newest
+// change of each book, and a book's transaction compares them. What contradicts
+// is core.ErrRestored, and is latched: this process changes no book any more
+// (Lost). MarkRestored writes it down for everybody; while the mark stands every
+// book's transaction and every read for sending fails with core.ErrRestored, and
+// only a transaction that said Tx.Recover goes on.
+//
 // # Values
 //
 // One byte of schema version, then a message of cellquota.store.v1. What cannot
@@ -29,7 +40,7 @@
 //
 // Driver errors end here. ErrStoreUnavailable: nothing was done, etcd did not
 // answer. ErrUnknownOutcome: see above. ErrRace: other writers won every try.
-// ErrTooLarge: etcd's limits, with numbers. Errors of the middle pass unchanged.
+// core.ErrRestored: see above; not retried. ErrTooLarge: etcd's limits, with numbers. Errors of the middle pass unchanged.
 //
 // # Neighbours
 //

@@ -20,7 +20,7 @@ func readError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, core.ErrBroken) {
+	if errors.Is(err, core.ErrBroken) || errors.Is(err, core.ErrRestored) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return fmt.Errorf("%w: %s: %w: %v", errRetry, what, core.ErrStoreUnavailable, err) //nolint:errorlint // driver errors end here
@@ -29,6 +29,9 @@ func readError(what string, err error) error {
 // commitError translates a failed commit; unknown tells whether it may
 // nevertheless have happened.
 func commitError(err error) (translated error, unknown bool) {
+	if errors.Is(err, core.ErrRestored) {
+		return err, false
+	}
 	switch code(err) {
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.OutOfRange,
 		codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:

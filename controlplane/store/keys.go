@@ -29,6 +29,8 @@ import (
 //	/leader                     Leader, under its lease
 //	/term                       TermRecord
 //	/keys/USE/KID               Key
+//	/restored                   Restored; present: etcd lost its past
+//	/cluster                    Cluster, the etcd these records were made in
 //	/audit/TIME-ID              AuditEvent; TIME sorts
 //
 // No id has a slash (ids), so a key splits without escapes.
@@ -56,6 +58,8 @@ const (
 	KindToken                     // core.Token
 	KindRefusal                   // core.Audit with Refusals; not mirrored
 	KindArchive                   // core.ArchiveIndex; not mirrored
+	KindRestored                  // core.Restored
+	KindCluster                   // not mirrored
 )
 
 // rooms are the folders (or single keys) of each kind.
@@ -63,6 +67,7 @@ var rooms = map[Kind]string{
 	KindCell: "/cells/", KindInstance: "/instances/", KindCampaign: "/campaigns/", KindRoute: "/routes/", KindBook: "/books/",
 	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
 	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/", KindToken: "/tokens/", KindRefusal: "/refusals/", KindArchive: "/archive/",
+	KindRestored: "/restored", KindCluster: "/cluster",
 }
 
 // Mirrored tells whether the view keeps the kind.
@@ -75,9 +80,12 @@ func (k Kind) String() string { return strings.Trim(rooms[k], "/") }
 // loaded.
 func Mirrored() []Kind {
 	return []Kind{
-		KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval, KindToken,
+		KindRestored, KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval, KindToken,
 	}
 }
+
+// single tells whether a kind is one key, not a folder.
+func (k Kind) single() bool { return !strings.HasSuffix(rooms[k], "/") }
 
 func (k keys) room(kind Kind) string { return k.prefix + rooms[kind] }
 
@@ -92,6 +100,14 @@ func (k keys) approval(id string) string         { return k.room(KindApproval) +
 func (k keys) token(id string) string            { return k.room(KindToken) + id }
 func (k keys) leader() string                    { return k.room(KindLeader) }
 func (k keys) term() string                      { return k.room(KindTerm) }
+func (k keys) restored() string                  { return k.room(KindRestored) }
+func (k keys) cluster() string                   { return k.room(KindCluster) }
+
+// bookOf reads a book's key back.
+func (k keys) bookOf(key string) core.BookKey {
+	campaign, sku, _ := strings.Cut(strings.TrimPrefix(key, k.room(KindBook)), "/")
+	return core.BookKey{Campaign: ids.CampaignID(campaign), SKU: ids.SKUID(sku)}
+}
 
 func (k keys) instance(cell ids.CellID, id string) string {
 	return k.room(KindInstance) + string(cell) + "/" + id

@@ -26,16 +26,28 @@ type Facts struct {
 
 // ReadForSending reads record, book, campaign, route and cell in one linearizable
 // transaction that also verifies the leader; one that is missing, or whose id is
-// empty, has a zero value. core.ErrNotLeader.
+// empty, has a zero value. core.ErrNotLeader; core.ErrRestored while etcd is known to
+// have lost its past.
 func (s *Store) ReadForSending(ctx context.Context, leader core.Leader, recordID string, key core.BookKey, cell ids.CellID) (Facts, error) {
+	if why := s.past.loss(); why != "" {
+		return Facts{}, core.Restored{Why: why, FoundBy: "this replica"}.Refuses()
+	}
+	seen, known := s.past.of(key)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	resp, err := s.kv.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(s.keys.leader()), "=", leader.CreateRevision)).
+		If(clientv3.Compare(clientv3.CreateRevision(s.keys.leader()), "=", leader.CreateRevision),
+			clientv3.Compare(clientv3.CreateRevision(s.keys.restored()), "=", 0)).
 		Then(clientv3.OpGet(s.keys.record(recordID)), clientv3.OpGet(s.keys.book(key)), clientv3.OpGet(s.keys.campaign(key.Campaign)), clientv3.OpGet(s.keys.cell(cell)), clientv3.OpGet(s.keys.route(key.Campaign))).
+		Else(clientv3.OpGet(s.keys.restored())).
 		Commit()
 	if err != nil {
 		return Facts{}, readError("read "+recordID, err)
+	}
+	if !resp.Succeeded {
+		if err := s.refusedAsRestored(resp); err != nil {
+			return Facts{}, err
+		}
 	}
 	if !resp.Succeeded || leader.CreateRevision == 0 {
 		return Facts{}, fmt.Errorf("%w: term %d", core.ErrNotLeader, leader.Term.Count)
@@ -53,6 +65,9 @@ func (s *Store) ReadForSending(ctx context.Context, leader core.Leader, recordID
 	facts.Campaign = maybe(&r, at(2), decodeCampaign)
 	facts.Cell = maybe(&r, at(3), decodeCell)
 	facts.Route = maybe(&r, at(4), decodeRoute)
+	if r.err == nil && known {
+		r.err = s.follows(ctx, key, seen, facts.Book, at(1) != nil)
+	}
 	return facts, r.err
 }
 

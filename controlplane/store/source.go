@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/cellquota/cellquota/controlplane/core"
 )
 
 // ErrCompacted: the revision asked for is no longer in etcd's history; list again.
@@ -20,17 +22,28 @@ const pageSize = 500
 // revision. The entries of a page are handed to add as they come.
 func (s *Store) List(ctx context.Context, add func([]Entry) error) (int64, error) {
 	revision := int64(0)
+	var remembered []Entry
+	keep := func(page []Entry) error {
+		for _, e := range page {
+			if e.Kind == KindRestored || e.Kind == KindBook || e.Kind == KindRecord {
+				remembered = append(remembered, e)
+			}
+		}
+		return add(page)
+	}
 	for _, kind := range Mirrored() {
-		if err := s.listRoom(ctx, s.keys.room(kind), &revision, add); err != nil {
+		if err := s.listRoom(ctx, kind, &revision, keep); err != nil {
 			return 0, err
 		}
 	}
+	s.past.list(remembered, revision)
 	return revision, nil
 }
 
-func (s *Store) listRoom(ctx context.Context, room string, revision *int64, add func([]Entry) error) error {
+func (s *Store) listRoom(ctx context.Context, kind Kind, revision *int64, add func([]Entry) error) error {
+	room := s.keys.room(kind)
 	end := clientv3.GetPrefixRangeEnd(room)
-	if room == s.keys.leader() || room == s.keys.term() {
+	if kind.single() {
 		end = room + "\x00"
 	}
 	from := room
@@ -84,11 +97,17 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 	watch := s.client.Watch(clientv3.WithRequireLeader(ctx), s.keys.prefix+"/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithProgressNotify())
 	quiet := s.clock.NewTicker(progressEvery)
 	defer quiet.Stop()
+	quietFor := 0
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-quiet.C():
+			if quietFor++; quietFor%headEvery == 0 {
+				if _, err := s.Head(ctx); errors.Is(err, core.ErrRestored) {
+					return fmt.Errorf("watch: %w", err)
+				}
+			}
 			if err := s.client.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
 				return fmt.Errorf("watch: ask for progress: %v", err) //nolint:errorlint // driver errors end here
 			}
@@ -100,8 +119,13 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 			for _, ev := range resp.Events {
 				batch.Entries = append(batch.Entries, s.changed(ev))
 			}
+			s.past.take(batch.Entries)
+			s.past.deliveredUpTo(batch.Revision)
 			if err := deliver(batch); err != nil {
 				return err
+			}
+			if len(batch.Entries) > 0 {
+				quietFor = 0
 			}
 		}
 	}
@@ -109,6 +133,11 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 
 // progressEvery is how often a quiet watch is asked how far it is.
 const progressEvery = 500 * time.Millisecond
+
+// headEvery is after how many quiet ticks etcd's revision is read linearizably: a
+// watch from a revision that an etcd restored from a backup has not reached is
+// silent for ever, and its progress says nothing.
+const headEvery = 4
 
 func watchError(resp clientv3.WatchResponse, open bool) error {
 	switch {

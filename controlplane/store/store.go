@@ -37,6 +37,7 @@ type Store struct {
 	kv      clientv3.KV
 	keys    keys
 	timeout time.Duration
+	past    *past
 	clock   clock.Clock
 	log     *slog.Logger
 	journal *prometheus.CounterVec
@@ -52,7 +53,7 @@ func Open(cfg Config, deps Deps) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd.endpoints: %w", err)
 	}
-	s := &Store{client: client, kv: client.KV, keys: keys{cfg.Prefix}, timeout: cfg.Timeout, clock: deps.Clock, log: deps.Log}
+	s := &Store{client: client, kv: client.KV, keys: keys{cfg.Prefix}, past: newPast(keys{cfg.Prefix}), timeout: cfg.Timeout, clock: deps.Clock, log: deps.Log}
 	if s.timeout == 0 {
 		s.timeout = 3 * time.Second
 	}
@@ -62,6 +63,7 @@ func Open(cfg Config, deps Deps) (*Store, error) {
 	if deps.KV != nil {
 		s.kv = deps.KV(client.KV)
 	}
+	s.kv = guarded{s.kv, s.past}
 	s.journal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: telemetry.Namespace, Name: "journal_operations_total",
 		Help: "Adjustments by kind and what became of them: written (PROPOSED, BOOKED, DONE), answered by a shard (APPLIED, REFUSED, VOIDED), REPLAYED, CONFLICT.",

@@ -31,6 +31,14 @@ type Tx struct {
 	read map[string]int64                                                           // key → ModRevision it was read at
 	cmps []clientv3.Cmp
 	ops  []clientv3.Op
+
+	follow   func(key core.BookKey, seen newest, book core.Book, found bool) error
+	created  map[string]int64 // key → CreateRevision it was read at
+	books    []core.Book      // put by this transaction
+	dropped  []core.BookKey   // deleted by it
+	compared []remembered     // newest records that it compares
+	checked  bool             // it compares that /restored is not there
+	recovers bool             // it is recovery's own
 }
 
 // Update runs the middle and commits what it put, if everything it read is
@@ -43,7 +51,7 @@ func (s *Store) Update(ctx context.Context, verb string, middle func(tx *Tx) err
 	var last error
 	unknown := false
 	for range maxTries {
-		tx := &Tx{s: s, ask: s.asker(ctx), read: map[string]int64{}}
+		tx := &Tx{s: s, ask: s.asker(ctx), follow: s.follower(ctx), read: map[string]int64{}, created: map[string]int64{}}
 		last = middle(tx)
 		if last == nil {
 			var revision int64
@@ -103,8 +111,9 @@ func (tx *Tx) commit(ctx context.Context) (revision int64, done bool, err error)
 		return 0, false, err
 	}
 	if !resp.Succeeded {
-		return 0, false, fmt.Errorf("%w: %w", errRetry, core.ErrRace)
+		return 0, false, tx.outrun(ctx)
 	}
+	tx.remember(resp.Header.Revision)
 	return resp.Header.Revision, true, nil
 }
 
@@ -138,6 +147,9 @@ func (tx *Tx) get(key string) (*mvccpb.KeyValue, error) {
 	}
 	if _, again := tx.read[key]; !again {
 		tx.read[key] = revision
+		if kv != nil {
+			tx.created[key] = kv.CreateRevision
+		}
 		tx.cmps = append(tx.cmps, clientv3.Compare(clientv3.ModRevision(key), "=", revision))
 	}
 	return kv, nil

@@ -59,12 +59,19 @@ func (tx *Tx) PutRoute(r core.Route) error {
 // DropRoute deletes a route, when a publish is given up.
 func (tx *Tx) DropRoute(id ids.CampaignID) error { return tx.remove(tx.s.keys.route(id)) }
 
-// Book reads one book.
+// Book reads one book, and compares it with what this process remembers of it.
+// core.ErrRestored: etcd lost its past.
 func (tx *Tx) Book(key core.BookKey) (core.Book, bool, error) {
-	return fetch(tx, tx.s.keys.book(key), decodeBook)
+	seen, known := tx.s.past.of(key) // before the read: what is read must not be older
+	book, found, err := fetch(tx, tx.s.keys.book(key), decodeBook)
+	if err == nil && known {
+		err = tx.follows(key, seen, book, found)
+	}
+	return book, found, err
 }
 
-// PutBook writes a stamped book.
+// PutBook writes a stamped book. core.ErrRestored while etcd is known to have lost
+// its past.
 func (tx *Tx) PutBook(b core.Book) error {
 	if err := b.Check(); err != nil {
 		return err
@@ -72,11 +79,21 @@ func (tx *Tx) PutBook(b core.Book) error {
 	if b.Version < 1 || b.LastRecordID == "" {
 		return fmt.Errorf("%w: book %s is not stamped", core.ErrBroken, b.Key)
 	}
+	if err := tx.whole(); err != nil {
+		return err
+	}
+	tx.books = append(tx.books, b)
 	return tx.put(tx.s.keys.book(b.Key), encodeBook(b))
 }
 
 // DropBook deletes a book that nothing was sent for, when a publish is given up.
-func (tx *Tx) DropBook(key core.BookKey) error { return tx.remove(tx.s.keys.book(key)) }
+func (tx *Tx) DropBook(key core.BookKey) error {
+	if err := tx.whole(); err != nil {
+		return err
+	}
+	tx.dropped = append(tx.dropped, key)
+	return tx.remove(tx.s.keys.book(key))
+}
 
 // Record reads one journal record.
 func (tx *Tx) Record(id string) (core.Record, bool, error) {
