@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -94,11 +95,15 @@ func dialOptions(cfg Config, log *slog.Logger) (transport.DialOptions, error) {
 // thousand cells at most.
 const maxRoutes = 64 << 20
 
+// routesPulse is how often the replica that routes are watched from is asked for its health.
+const routesPulse = time.Second
+
 // watch starts the watch of routes. Keys and ways to the cells follow each snapshot before it is
 // acknowledged.
 func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings keyRings, cells *proxy.Cells, d routes.Deps) (*routes.Watcher, error) {
 	var conns []*grpc.ClientConn
 	dial.MaxMessage = maxRoutes
+	dial.Pulse = routesPulse // a frozen replica keeps its streams and says nothing
 	for _, addr := range cfg.ControlPlane.Addrs {
 		conn, err := transport.Dial(addr, dial)
 		if err != nil {

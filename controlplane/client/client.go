@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,10 +29,10 @@ type Options struct {
 	Dial func(*transport.DialOptions)
 }
 
-// Client holds one connection and the services on it. Safe for concurrent use.
+// Client holds the connections and the services on them. Safe for concurrent use.
 // Close it when done.
 type Client struct {
-	conn *grpc.ClientConn
+	conn way
 
 	Cells      pb.CellAdminServiceClient
 	Fences     pb.FenceServiceClient
@@ -49,7 +50,7 @@ const defaultTimeout = 15 * time.Second
 // Dial makes a client. It does not wait for a replica: the first call connects.
 func Dial(o Options) (*Client, error) {
 	options := transport.DialOptions{
-		Dev: o.Dev, TLS: o.TLS, Workload: o.Workload, DefaultTimeout: o.Timeout, WaitForReady: true,
+		Dev: o.Dev, TLS: o.TLS, Workload: o.Workload, DefaultTimeout: o.Timeout, WaitForReady: true, Pulse: pulse,
 	}
 	if options.DefaultTimeout == 0 {
 		options.DefaultTimeout = defaultTimeout
@@ -71,12 +72,22 @@ func Dial(o Options) (*Client, error) {
 	}, nil
 }
 
-func dial(addrs []string, o transport.DialOptions) (*grpc.ClientConn, error) {
-	if len(addrs) == 1 {
-		return transport.Dial(addrs[0], o)
-	}
-	return transport.DialAny(addrs, o)
+// way is how calls go out: one connection, or one to each of several replicas.
+type way interface {
+	grpc.ClientConnInterface
+	Close() error
 }
 
-// Close ends the connection; running calls fail.
+func dial(addrs []string, o transport.DialOptions) (way, error) {
+	switch len(addrs) {
+	case 0:
+		return nil, errors.New("no address of the control plane")
+	case 1:
+		return transport.Dial(addrs[0], o)
+	default:
+		return newFailover(addrs, o)
+	}
+}
+
+// Close ends the connections; running calls fail.
 func (c *Client) Close() error { return c.conn.Close() }

@@ -1,5 +1,19 @@
 // Package client is the only door to the control plane for cellctl, edges and
-// cells: one connection to any replica, the typed services and credentials.
+// cells: the way to any replica, the typed services and credentials.
+//
+// # Several replicas
+//
+// Any replica serves. A call goes to the one that was good last and leaves it when
+// it is gone, stopping, without etcd, or silent: one whose process is frozen keeps
+// its connections, so while a call waits the replica is asked for its health each
+// second and left when that stays unanswered for 3 s. A call that certainly did
+// nothing goes to the next replica; one that may have happened only when a repeat is
+// the same call, because it reads or names its operation_id or adjustment_id
+// (repeat.go). Others end with the error, and rpcstatus.MayHaveHappened says so.
+// Every replica is tried once.
+//
+// A replica that is not connected to within a quarter of a second is passed over.
+// Streams end with their replica; who opens one again gets the next.
 //
 // Errors are sentinels of rpcstatus; the control plane's own are told apart by
 // rpcstatus.Reason (UNKNOWN_CELL, RESERVE_SHORT, NOT_LEADER, …) and carry their

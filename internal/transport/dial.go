@@ -74,6 +74,12 @@ func connect(target string, o DialOptions) (*grpc.ClientConn, error) {
 	opts := append(o.bounds(),
 		grpc.WithTransportCredentials(secure(o.TLS, o.Dev)),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler()),
+	)
+	if o.Pulse > 0 { // outermost: what it says is a sentinel already
+		p := newPulse(o.Pulse)
+		opts = append(opts, grpc.WithChainUnaryInterceptor(p.unary), grpc.WithChainStreamInterceptor(p.stream))
+	}
+	opts = append(opts,
 		grpc.WithChainUnaryInterceptor(rpcstatus.UnaryClient(), defaultTimeout(o.DefaultTimeout)),
 		grpc.WithChainStreamInterceptor(rpcstatus.StreamClient()),
 	)

@@ -21,6 +21,10 @@
 // server without an Authenticator answers only health checks. Messages, headers,
 // streams and calls in flight are bounded.
 //
+// A server that dies ends its calls at once. One that is frozen, or cut off, keeps
+// its connections and says nothing; DialOptions.Pulse bounds how long its callers
+// wait (pulse.go).
+//
 // Neighbours: component roots (wire.go) make servers; client packages dial;
 // handlers ask PrincipalFrom. internal/lifecycle runs Serve and Drain.
 package transport

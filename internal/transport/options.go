@@ -74,6 +74,10 @@ type DialOptions struct {
 	// WaitForReady lets calls wait, within their deadline, for a connection
 	// instead of failing at once.
 	WaitForReady bool
+	// Pulse, if not 0, is how often the server is asked for its health while a call
+	// or a stream waits for it; one that does not answer within 3 s ends them with
+	// ErrSilent. Without it a frozen server is noticed by the keep-alive alone.
+	Pulse time.Duration
 	// MaxMessage and Keepalive override the defaults above.
 	MaxMessage int
 	Keepalive  time.Duration
