@@ -14,6 +14,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/api"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/deletion"
 	"github.com/cellquota/cellquota/controlplane/election"
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/link"
@@ -157,6 +158,7 @@ func (p *parts) records(group *lifecycle.Group) (err error) {
 	p.fencer = reclaim.Files{LockTimeout: p.cfg.Fence.LockTimeout}
 	p.intent = &intent.Service{Store: p.store, View: p.view, Clock: p.clock, Shards: p.fencer, Topics: topics.Kafka{}, ApprovalTTL: p.cfg.ApprovalTTL}
 	p.shards = shards.New(shards.Options{})
+	p.intent.Sales = api.ShardSales{Reader: p.shards}
 	group.OnStop("shard readers", func(context.Context) error { p.shards.Close(); return nil })
 	return nil
 }
@@ -184,6 +186,7 @@ func (p *parts) drivers() planner.ByKind {
 		core.OperationFence:   fences,
 		core.OperationReclaim: fences,
 		core.OperationRestore: fences,
+		core.OperationDelete:  deletion.Driver{Store: p.store, View: p.view},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cellquota/cellquota/controlplane/campaignfile"
+	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
@@ -113,4 +114,22 @@ func (h *Campaigns) UpdateCampaign(ctx context.Context, req *pb.UpdateCampaignRe
 	out := h.render(amended.Campaign)
 	out.Warnings = append(warnings, amended.Split.Warnings...)
 	return &pb.UpdateCampaignResponse{Campaign: out, OperationId: change.OperationID, Changed: amended.Changed}, nil
+}
+
+// DeleteCampaign removes a draft, or a settled campaign whose archive stands.
+func (h *Campaigns) DeleteCampaign(ctx context.Context, req *pb.DeleteCampaignRequest) (*pb.DeleteCampaignResponse, error) {
+	var f fields
+	change := f.change(req, true)
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	op, err := h.Intent.DeleteCampaign(ctx, caller(ctx), change)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.DeleteCampaignResponse{OperationId: change.OperationID}
+	if op.ID != "" {
+		out.Operation = convert.Operation(op)
+	}
+	return out, nil
 }

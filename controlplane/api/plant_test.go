@@ -24,6 +24,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/api"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/controlplane/report/books"
 	readers "github.com/cellquota/cellquota/controlplane/report/shards"
@@ -255,6 +256,8 @@ func (p *plant) open() {
 	})
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: reclaim.Files{}}})
 	pb.RegisterReportServiceServer(server, reports)
+	verbs := &intent.Service{Store: p.store, View: p.view, Clock: clock.System(), Sales: api.ShardSales{Reader: reader}}
+	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: verbs, View: p.view, Clock: clock.System()})
 	go func() { _ = server.Serve(p.wire) }()
 	p.t.Cleanup(server.Stop)
 }

@@ -16,6 +16,7 @@ const (
 	// OperationRecover takes the books from the shards after etcd lost its past.
 	OperationRecover   = "recover-store"
 	OperationPublish   = "publish-campaign"
+	OperationDelete    = "delete-campaign"
 	OperationCancel    = "cancel-campaign"
 	OperationSetLimit  = "set-sale-limit"
 	OperationTransfer  = "transfer-units"

@@ -2,12 +2,14 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cellquota/cellquota/controlplane/client"
+	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -113,6 +115,49 @@ func (c *cli) campaignAddCell() *cobra.Command {
 	}
 	m.all(cmd)
 	return cmd
+}
+
+func (c *cli) campaignDelete() *cobra.Command {
+	var m mutation
+	var noWait bool
+	cmd := &cobra.Command{
+		Use: "delete CAMPAIGN", Short: "Remove a draft, or a settled campaign whose archive stands", Args: takes("CAMPAIGN"),
+		Long:    "What lives is not deleted: `campaign close` ends a sale, and settling follows. The id of a campaign\nthat was sold is never used again; its archive stays.",
+		Example: "  cellctl campaign delete draft-7 --reason 'never used'\n  cellctl campaign delete double-eleven --yes --reason 'a year ago'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !m.dryRun {
+				if err := c.confirm(fmt.Sprintf("Delete %s? Its books and journal leave etcd.", args[0])); err != nil {
+					return err
+				}
+			}
+			if err := m.begin(c); err != nil {
+				return err
+			}
+			return c.speak(cmd.Context(), target.CampaignManager, func(ctx context.Context, cp *client.Client) error {
+				out, err := call(ctx, c, cp.Campaigns.DeleteCampaign, &pb.DeleteCampaignRequest{
+					CampaignId: args[0], OperationId: m.operationID, ValidateOnly: m.dryRun, ExpectedVersion: m.version, Reason: m.why(cmd),
+				})
+				if err != nil {
+					return fmt.Errorf("delete %s: %w", args[0], err)
+				}
+				err = c.follow(ctx, cp, &out.Operation, noWait || m.dryRun)
+				return errors.Join(c.show(render.View{Message: out, Lines: []string{deletedLine(args[0], out.GetOperation(), m.dryRun)}}), err)
+			})
+		},
+	}
+	m.all(cmd)
+	noWaitFlag(cmd, &noWait)
+	return cmd
+}
+
+func deletedLine(campaign string, op *pb.Operation, dry bool) string {
+	switch {
+	case dry:
+		return campaign + " may be deleted"
+	case op.GetState() == pb.OperationState_OPERATION_STATE_DONE:
+		return campaign + " is deleted"
+	}
+	return campaign + " is being deleted: " + op.GetStep()
 }
 
 func skuFlag(cmd *cobra.Command, sku *string) {

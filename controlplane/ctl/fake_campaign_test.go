@@ -47,3 +47,14 @@ func (f *fake) AddCell(_ context.Context, in *pb.AddCellRequest) (*pb.AddCellRes
 	c.Spec.Cells = []string{"cell-1", in.GetCellId()}
 	return &pb.AddCellResponse{OperationId: in.GetOperationId(), Campaign: c}, nil
 }
+
+func (f *fake) DeleteCampaign(_ context.Context, in *pb.DeleteCampaignRequest) (*pb.DeleteCampaignResponse, error) {
+	f.note(in)
+	if in.GetCampaignId() == "alive" {
+		return nil, fmt.Errorf("%w: alive is CLOSED; its shards hold 3 reserved and 2 paid units", rpcstatus.ErrFailedPrecondition)
+	}
+	if in.GetValidateOnly() {
+		return &pb.DeleteCampaignResponse{OperationId: in.GetOperationId()}, nil
+	}
+	return &pb.DeleteCampaignResponse{OperationId: in.GetOperationId(), Operation: f.run(in.GetOperationId(), "delete-campaign", in.GetCampaignId())}, nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
@@ -22,6 +23,9 @@ func (s *Service) CreateCampaign(ctx context.Context, who Caller, spec core.Camp
 	revision, err := s.Store.Update(ctx, "create "+string(spec.ID), func(tx *store.Tx) error {
 		cells, err := tx.Cells()
 		if err != nil {
+			return err
+		}
+		if err := unburied(tx, spec.ID); err != nil {
 			return err
 		}
 		present, known, err := tx.Campaign(spec.ID)
@@ -53,6 +57,17 @@ func (s *Service) CreateCampaign(ctx context.Context, who Caller, spec core.Camp
 		s.visible(ctx, revision)
 	}
 	return out, split, err
+}
+
+// unburied refuses the id of a campaign that was sold and deleted: its buyers'
+// marks in the shards would meet the new one's customers.
+func unburied(tx *store.Tx, id ids.CampaignID) error {
+	t, buried, err := tx.Tombstone(id)
+	if err != nil || !buried {
+		return err
+	}
+	return rpcstatus.With(fmt.Errorf("%w: %s, at %s; take another id", core.ErrCampaignDeleted, id, t.DeletedAt.Format(time.RFC3339)),
+		map[string]string{"campaign_id": string(id), "deleted_at": t.DeletedAt.Format(time.RFC3339)}, nil, 0)
 }
 
 // cellsKnown refuses cells that are not provisioned.

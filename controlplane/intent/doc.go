@@ -1,6 +1,6 @@
 // Package intent is what operators ask for, as conditional writes that any
 // replica may make: provision a cell, keep a draft, begin a publish, pause,
-// resume, amend and close a campaign, let a cell join it, top up a cell, abort an
+// resume, amend, close and delete a campaign, let a cell join it, top up a cell, abort an
 // operation.
 //
 // Every verb takes the caller's id, looks for its own trace first (so that a

@@ -45,6 +45,8 @@ type Service struct {
 	Clock  clock.Clock
 	Shards Shards
 	Topics Topics
+	// Sales tells what a campaign's shards hold; nil: refusals go without figures.
+	Sales Sales
 	// ApprovalTTL is how long an approval waits for a decision; 0: 24 h.
 	ApprovalTTL time.Duration
 }

@@ -15,12 +15,32 @@ type shelf struct {
 	cell    core.Cell
 	book    core.Book
 	records map[string]core.Record
+	deleted bool
 }
 
 func (s shelf) Cell(ids.CellID) (core.Cell, bool)      { return s.cell, true }
 func (s shelf) Book(core.BookKey) (core.Book, bool)    { return s.book, true }
 func (s shelf) Record(id string) (core.Record, bool)   { r, ok := s.records[id]; return r, ok }
 func (s shelf) RecordOf(id string) (core.Record, bool) { return s.Record(id) }
+
+func (s shelf) Tombstone(ids.CampaignID) (core.Tombstone, bool) {
+	return core.Tombstone{}, s.deleted
+}
+
+// TestCompareADeletedCampaign: the shard's rows outlive the books of a settled campaign.
+func TestCompareADeletedCampaign(t *testing.T) {
+	facts := planner.Shard{Cell: "cell-1", FenceVersion: 1, Stocks: []core.StockFacts{{
+		Key: core.BookKey{Campaign: "c", SKU: "s"}, Granted: quantity.Must(5), AdjustmentVersion: 1, LastNumber: 3, LastAdjustmentID: "gone",
+	}}}
+	books := shelf{cell: core.Cell{Spec: core.CellSpec{ID: "cell-1"}, FenceVersion: 1}}
+	if err := planner.Compare(facts, books); !errors.Is(err, core.ErrRestored) {
+		t.Errorf("without a tombstone: %v", err)
+	}
+	books.deleted = true
+	if err := planner.Compare(facts, books); err != nil {
+		t.Errorf("with one: %v", err)
+	}
+}
 
 // TestCompare: facts and books are read at two moments. A shard that knows what the books lack means that
 // etcd lost its past; facts that are only older than the books do not: the shard is read again.

@@ -90,6 +90,8 @@ func (s *Store) decodeKind(kind Kind, kv *mvccpb.KeyValue) (any, error) {
 		return checked(decodeApproval(kv))
 	case KindToken:
 		return checked(decodeToken(kv))
+	case KindTombstone:
+		return checked(decodeTombstone(kv))
 	case KindLeader:
 		return decodeLeader(kv)
 	case KindTerm:

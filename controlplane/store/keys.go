@@ -31,6 +31,7 @@ import (
 //	/keys/USE/KID               Key
 //	/restored                   Restored; present: etcd lost its past
 //	/cluster                    Cluster, the etcd these records were made in
+//	/tombstones/CAMPAIGN        Tombstone
 //	/audit/TIME-ID              AuditEvent; TIME sorts
 //
 // No id has a slash (ids), so a key splits without escapes.
@@ -60,6 +61,7 @@ const (
 	KindArchive                   // core.ArchiveIndex; not mirrored
 	KindRestored                  // core.Restored
 	KindCluster                   // not mirrored
+	KindTombstone                 // core.Tombstone
 )
 
 // rooms are the folders (or single keys) of each kind.
@@ -68,6 +70,7 @@ var rooms = map[Kind]string{
 	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
 	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/", KindToken: "/tokens/", KindRefusal: "/refusals/", KindArchive: "/archive/",
 	KindRestored: "/restored", KindCluster: "/cluster",
+	KindTombstone: "/tombstones/",
 }
 
 // Mirrored tells whether the view keeps the kind.
@@ -81,6 +84,7 @@ func (k Kind) String() string { return strings.Trim(rooms[k], "/") }
 func Mirrored() []Kind {
 	return []Kind{
 		KindRestored, KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval, KindToken,
+		KindTombstone,
 	}
 }
 

@@ -132,6 +132,11 @@ func (s Snapshot) Campaigns() []core.Campaign {
 	return many[core.Campaign](s, store.KindCampaign, "")
 }
 
+// Tombstone gives what is left of a deleted campaign.
+func (s Snapshot) Tombstone(id ids.CampaignID) (core.Tombstone, bool) {
+	return one[core.Tombstone](s, store.KindTombstone, string(id))
+}
+
 // Route gives a campaign's route.
 func (s Snapshot) Route(id ids.CampaignID) (core.Route, bool) {
 	return one[core.Route](s, store.KindRoute, string(id))

@@ -2163,7 +2163,9 @@ func (x *DeleteCampaignRequest) GetReason() string {
 type DeleteCampaignResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the request.
-	OperationId   string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// The operation; DONE at once for a draft, absent for validate_only.
+	Operation     *Operation `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2203,6 +2205,13 @@ func (x *DeleteCampaignResponse) GetOperationId() string {
 		return x.OperationId
 	}
 	return ""
+}
+
+func (x *DeleteCampaignResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
 }
 
 var File_cellquota_v1_campaign_proto protoreflect.FileDescriptor
@@ -2373,9 +2382,10 @@ const file_cellquota_v1_campaign_proto_rawDesc = "" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
 	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\";\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"r\n" +
 	"\x16DeleteCampaignResponse\x12!\n" +
-	"\foperation_id\x18\x01 \x01(\tR\voperationId2\x8c\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\x125\n" +
+	"\toperation\x18\x02 \x01(\v2\x17.cellquota.v1.OperationR\toperation2\x8c\n" +
 	"\n" +
 	"\x0fCampaignService\x12a\n" +
 	"\x10ValidateCampaign\x12%.cellquota.v1.ValidateCampaignRequest\x1a&.cellquota.v1.ValidateCampaignResponse\x12[\n" +
@@ -2466,39 +2476,40 @@ var file_cellquota_v1_campaign_proto_depIdxs = []int32{
 	34, // 17: cellquota.v1.SetSaleLimitResponse.operation:type_name -> cellquota.v1.Operation
 	36, // 18: cellquota.v1.SetSaleLimitResponse.book:type_name -> cellquota.v1.Book
 	0,  // 19: cellquota.v1.AddCellResponse.campaign:type_name -> cellquota.v1.Campaign
-	2,  // 20: cellquota.v1.CampaignService.ValidateCampaign:input_type -> cellquota.v1.ValidateCampaignRequest
-	4,  // 21: cellquota.v1.CampaignService.CreateCampaign:input_type -> cellquota.v1.CreateCampaignRequest
-	6,  // 22: cellquota.v1.CampaignService.GetCampaign:input_type -> cellquota.v1.GetCampaignRequest
-	8,  // 23: cellquota.v1.CampaignService.ListCampaigns:input_type -> cellquota.v1.ListCampaignsRequest
-	10, // 24: cellquota.v1.CampaignService.PublishCampaign:input_type -> cellquota.v1.PublishCampaignRequest
-	12, // 25: cellquota.v1.CampaignService.CloseCampaign:input_type -> cellquota.v1.CloseCampaignRequest
-	14, // 26: cellquota.v1.CampaignService.UpdateCampaign:input_type -> cellquota.v1.UpdateCampaignRequest
-	16, // 27: cellquota.v1.CampaignService.PreflightCampaign:input_type -> cellquota.v1.PreflightCampaignRequest
-	19, // 28: cellquota.v1.CampaignService.PauseCampaign:input_type -> cellquota.v1.PauseCampaignRequest
-	21, // 29: cellquota.v1.CampaignService.ResumeCampaign:input_type -> cellquota.v1.ResumeCampaignRequest
-	23, // 30: cellquota.v1.CampaignService.CancelCampaign:input_type -> cellquota.v1.CancelCampaignRequest
-	25, // 31: cellquota.v1.CampaignService.SetSaleLimit:input_type -> cellquota.v1.SetSaleLimitRequest
-	27, // 32: cellquota.v1.CampaignService.AddCell:input_type -> cellquota.v1.AddCellRequest
-	29, // 33: cellquota.v1.CampaignService.DeleteCampaign:input_type -> cellquota.v1.DeleteCampaignRequest
-	3,  // 34: cellquota.v1.CampaignService.ValidateCampaign:output_type -> cellquota.v1.ValidateCampaignResponse
-	5,  // 35: cellquota.v1.CampaignService.CreateCampaign:output_type -> cellquota.v1.CreateCampaignResponse
-	7,  // 36: cellquota.v1.CampaignService.GetCampaign:output_type -> cellquota.v1.GetCampaignResponse
-	9,  // 37: cellquota.v1.CampaignService.ListCampaigns:output_type -> cellquota.v1.ListCampaignsResponse
-	11, // 38: cellquota.v1.CampaignService.PublishCampaign:output_type -> cellquota.v1.PublishCampaignResponse
-	13, // 39: cellquota.v1.CampaignService.CloseCampaign:output_type -> cellquota.v1.CloseCampaignResponse
-	15, // 40: cellquota.v1.CampaignService.UpdateCampaign:output_type -> cellquota.v1.UpdateCampaignResponse
-	18, // 41: cellquota.v1.CampaignService.PreflightCampaign:output_type -> cellquota.v1.PreflightCampaignResponse
-	20, // 42: cellquota.v1.CampaignService.PauseCampaign:output_type -> cellquota.v1.PauseCampaignResponse
-	22, // 43: cellquota.v1.CampaignService.ResumeCampaign:output_type -> cellquota.v1.ResumeCampaignResponse
-	24, // 44: cellquota.v1.CampaignService.CancelCampaign:output_type -> cellquota.v1.CancelCampaignResponse
-	26, // 45: cellquota.v1.CampaignService.SetSaleLimit:output_type -> cellquota.v1.SetSaleLimitResponse
-	28, // 46: cellquota.v1.CampaignService.AddCell:output_type -> cellquota.v1.AddCellResponse
-	30, // 47: cellquota.v1.CampaignService.DeleteCampaign:output_type -> cellquota.v1.DeleteCampaignResponse
-	34, // [34:48] is the sub-list for method output_type
-	20, // [20:34] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	34, // 20: cellquota.v1.DeleteCampaignResponse.operation:type_name -> cellquota.v1.Operation
+	2,  // 21: cellquota.v1.CampaignService.ValidateCampaign:input_type -> cellquota.v1.ValidateCampaignRequest
+	4,  // 22: cellquota.v1.CampaignService.CreateCampaign:input_type -> cellquota.v1.CreateCampaignRequest
+	6,  // 23: cellquota.v1.CampaignService.GetCampaign:input_type -> cellquota.v1.GetCampaignRequest
+	8,  // 24: cellquota.v1.CampaignService.ListCampaigns:input_type -> cellquota.v1.ListCampaignsRequest
+	10, // 25: cellquota.v1.CampaignService.PublishCampaign:input_type -> cellquota.v1.PublishCampaignRequest
+	12, // 26: cellquota.v1.CampaignService.CloseCampaign:input_type -> cellquota.v1.CloseCampaignRequest
+	14, // 27: cellquota.v1.CampaignService.UpdateCampaign:input_type -> cellquota.v1.UpdateCampaignRequest
+	16, // 28: cellquota.v1.CampaignService.PreflightCampaign:input_type -> cellquota.v1.PreflightCampaignRequest
+	19, // 29: cellquota.v1.CampaignService.PauseCampaign:input_type -> cellquota.v1.PauseCampaignRequest
+	21, // 30: cellquota.v1.CampaignService.ResumeCampaign:input_type -> cellquota.v1.ResumeCampaignRequest
+	23, // 31: cellquota.v1.CampaignService.CancelCampaign:input_type -> cellquota.v1.CancelCampaignRequest
+	25, // 32: cellquota.v1.CampaignService.SetSaleLimit:input_type -> cellquota.v1.SetSaleLimitRequest
+	27, // 33: cellquota.v1.CampaignService.AddCell:input_type -> cellquota.v1.AddCellRequest
+	29, // 34: cellquota.v1.CampaignService.DeleteCampaign:input_type -> cellquota.v1.DeleteCampaignRequest
+	3,  // 35: cellquota.v1.CampaignService.ValidateCampaign:output_type -> cellquota.v1.ValidateCampaignResponse
+	5,  // 36: cellquota.v1.CampaignService.CreateCampaign:output_type -> cellquota.v1.CreateCampaignResponse
+	7,  // 37: cellquota.v1.CampaignService.GetCampaign:output_type -> cellquota.v1.GetCampaignResponse
+	9,  // 38: cellquota.v1.CampaignService.ListCampaigns:output_type -> cellquota.v1.ListCampaignsResponse
+	11, // 39: cellquota.v1.CampaignService.PublishCampaign:output_type -> cellquota.v1.PublishCampaignResponse
+	13, // 40: cellquota.v1.CampaignService.CloseCampaign:output_type -> cellquota.v1.CloseCampaignResponse
+	15, // 41: cellquota.v1.CampaignService.UpdateCampaign:output_type -> cellquota.v1.UpdateCampaignResponse
+	18, // 42: cellquota.v1.CampaignService.PreflightCampaign:output_type -> cellquota.v1.PreflightCampaignResponse
+	20, // 43: cellquota.v1.CampaignService.PauseCampaign:output_type -> cellquota.v1.PauseCampaignResponse
+	22, // 44: cellquota.v1.CampaignService.ResumeCampaign:output_type -> cellquota.v1.ResumeCampaignResponse
+	24, // 45: cellquota.v1.CampaignService.CancelCampaign:output_type -> cellquota.v1.CancelCampaignResponse
+	26, // 46: cellquota.v1.CampaignService.SetSaleLimit:output_type -> cellquota.v1.SetSaleLimitResponse
+	28, // 47: cellquota.v1.CampaignService.AddCell:output_type -> cellquota.v1.AddCellResponse
+	30, // 48: cellquota.v1.CampaignService.DeleteCampaign:output_type -> cellquota.v1.DeleteCampaignResponse
+	35, // [35:49] is the sub-list for method output_type
+	21, // [21:35] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_campaign_proto_init() }

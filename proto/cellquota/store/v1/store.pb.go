@@ -2060,6 +2060,80 @@ func (x *Cluster) GetClusterId() uint64 {
 	return 0
 }
 
+// Tombstone at /tombstones/CAMPAIGN: a campaign that was sold, settled and deleted. Its id is never
+// used again, so that its buyers' marks in the shards count for ever.
+type Tombstone struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// When it was deleted.
+	DeletedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=deleted_at,json=deletedAt,proto3" json:"deleted_at,omitempty"`
+	// Operation that deleted it.
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Its archive objects: what is left of its journal and reports.
+	Archive       []*ArchiveObject `protobuf:"bytes,4,rep,name=archive,proto3" json:"archive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tombstone) Reset() {
+	*x = Tombstone{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tombstone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tombstone) ProtoMessage() {}
+
+func (x *Tombstone) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
+func (*Tombstone) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Tombstone) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *Tombstone) GetDeletedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DeletedAt
+	}
+	return nil
+}
+
+func (x *Tombstone) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *Tombstone) GetArchive() []*ArchiveObject {
+	if x != nil {
+		return x.Archive
+	}
+	return nil
+}
+
 var File_cellquota_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_cellquota_store_v1_store_proto_rawDesc = "" +
@@ -2251,7 +2325,14 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"term_count\x18\x05 \x01(\x03R\ttermCount\"(\n" +
 	"\aCluster\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x01 \x01(\x04R\tclusterIdBAZ?github.com/cellquota/cellquota/proto/cellquota/store/v1;storev1b\x06proto3"
+	"cluster_id\x18\x01 \x01(\x04R\tclusterId\"\xc7\x01\n" +
+	"\tTombstone\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x129\n" +
+	"\n" +
+	"deleted_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tdeletedAt\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12;\n" +
+	"\aarchive\x18\x04 \x03(\v2!.cellquota.store.v1.ArchiveObjectR\aarchiveBAZ?github.com/cellquota/cellquota/proto/cellquota/store/v1;storev1b\x06proto3"
 
 var (
 	file_cellquota_store_v1_store_proto_rawDescOnce sync.Once
@@ -2265,7 +2346,7 @@ func file_cellquota_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_cellquota_store_v1_store_proto_rawDescData
 }
 
-var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Cell)(nil),                  // 0: cellquota.store.v1.Cell
 	(*Instance)(nil),              // 1: cellquota.store.v1.Instance
@@ -2290,72 +2371,75 @@ var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*ArchiveIndex)(nil),          // 20: cellquota.store.v1.ArchiveIndex
 	(*Restored)(nil),              // 21: cellquota.store.v1.Restored
 	(*Cluster)(nil),               // 22: cellquota.store.v1.Cluster
-	nil,                           // 23: cellquota.store.v1.PhysicalStock.LimitsEntry
-	(*v1.CellSpec)(nil),           // 24: cellquota.v1.CellSpec
-	(v1.CellState)(0),             // 25: cellquota.v1.CellState
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*v1.CampaignSpec)(nil),       // 27: cellquota.v1.CampaignSpec
-	(v1.CampaignState)(0),         // 28: cellquota.v1.CampaignState
-	(*v1.DomainRoute)(nil),        // 29: cellquota.v1.DomainRoute
-	(*v1.Adjustment)(nil),         // 30: cellquota.v1.Adjustment
-	(v1.Evidence)(0),              // 31: cellquota.v1.Evidence
-	(*v1.SkuUnits)(nil),           // 32: cellquota.v1.SkuUnits
-	(*v1.StockFacts)(nil),         // 33: cellquota.v1.StockFacts
-	(v1.AdjustmentKind)(0),        // 34: cellquota.v1.AdjustmentKind
-	(v1.AdjustmentOutcome)(0),     // 35: cellquota.v1.AdjustmentOutcome
-	(*v1.Operation)(nil),          // 36: cellquota.v1.Operation
-	(*v1.RebalanceMove)(nil),      // 37: cellquota.v1.RebalanceMove
-	(*v1.ConfirmedLimit)(nil),     // 38: cellquota.v1.ConfirmedLimit
-	(*v1.Term)(nil),               // 39: cellquota.v1.Term
-	(*v1.KeyInfo)(nil),            // 40: cellquota.v1.KeyInfo
-	(*v1.Approval)(nil),           // 41: cellquota.v1.Approval
-	(*v1.Token)(nil),              // 42: cellquota.v1.Token
-	(*v1.AuditEvent)(nil),         // 43: cellquota.v1.AuditEvent
+	(*Tombstone)(nil),             // 23: cellquota.store.v1.Tombstone
+	nil,                           // 24: cellquota.store.v1.PhysicalStock.LimitsEntry
+	(*v1.CellSpec)(nil),           // 25: cellquota.v1.CellSpec
+	(v1.CellState)(0),             // 26: cellquota.v1.CellState
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*v1.CampaignSpec)(nil),       // 28: cellquota.v1.CampaignSpec
+	(v1.CampaignState)(0),         // 29: cellquota.v1.CampaignState
+	(*v1.DomainRoute)(nil),        // 30: cellquota.v1.DomainRoute
+	(*v1.Adjustment)(nil),         // 31: cellquota.v1.Adjustment
+	(v1.Evidence)(0),              // 32: cellquota.v1.Evidence
+	(*v1.SkuUnits)(nil),           // 33: cellquota.v1.SkuUnits
+	(*v1.StockFacts)(nil),         // 34: cellquota.v1.StockFacts
+	(v1.AdjustmentKind)(0),        // 35: cellquota.v1.AdjustmentKind
+	(v1.AdjustmentOutcome)(0),     // 36: cellquota.v1.AdjustmentOutcome
+	(*v1.Operation)(nil),          // 37: cellquota.v1.Operation
+	(*v1.RebalanceMove)(nil),      // 38: cellquota.v1.RebalanceMove
+	(*v1.ConfirmedLimit)(nil),     // 39: cellquota.v1.ConfirmedLimit
+	(*v1.Term)(nil),               // 40: cellquota.v1.Term
+	(*v1.KeyInfo)(nil),            // 41: cellquota.v1.KeyInfo
+	(*v1.Approval)(nil),           // 42: cellquota.v1.Approval
+	(*v1.Token)(nil),              // 43: cellquota.v1.Token
+	(*v1.AuditEvent)(nil),         // 44: cellquota.v1.AuditEvent
 }
 var file_cellquota_store_v1_store_proto_depIdxs = []int32{
-	24, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	25, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
-	26, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
-	27, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	28, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	26, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
-	26, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	25, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
+	26, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
+	27, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
+	28, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	29, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	27, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
+	27, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
 	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
-	26, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
-	29, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	27, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
+	30, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
 	6,  // 10: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	25, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	30, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	26, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	31, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	32, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	33, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	26, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	31, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	27, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	32, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	33, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	34, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
 	9,  // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
 	10, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	26, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
-	34, // 20: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	35, // 21: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	23, // 22: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	36, // 23: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	37, // 24: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
-	38, // 25: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
-	39, // 26: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	39, // 27: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	40, // 28: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	26, // 29: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	26, // 30: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	41, // 31: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	42, // 32: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	43, // 33: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	27, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	35, // 20: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	36, // 21: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	24, // 22: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	37, // 23: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	38, // 24: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	39, // 25: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	40, // 26: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	40, // 27: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	41, // 28: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	27, // 29: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	27, // 30: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	42, // 31: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	43, // 32: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	44, // 33: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
 	3,  // 34: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	26, // 35: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	26, // 36: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	26, // 37: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	27, // 35: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	27, // 36: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	27, // 37: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	27, // 38: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
+	3,  // 39: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
@@ -2369,7 +2453,7 @@ func file_cellquota_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_store_v1_store_proto_rawDesc), len(file_cellquota_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
