@@ -22,7 +22,7 @@ type FinalInputs struct {
 	// Ended: the sale is over, by the clock or by hand.
 	Ended bool
 	// Open: an adjustment of the SKU has no answer yet.
-	Open bool
+	Open  bool
 	Cells map[ids.CellID]Cell
 	Facts map[ids.CellID]HeldFacts
 }

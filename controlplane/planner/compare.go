@@ -91,6 +91,9 @@ func compareStock(s core.StockFacts, cell core.Cell, books Books) string {
 	case s.LastNumber > lastNumber(allocation, s.AdjustmentVersion):
 		return fmt.Sprintf("adjustment number %d of fence version %d", s.LastNumber, s.AdjustmentVersion)
 	}
+	if book.Settled {
+		return "" // its records are in the archive, and nothing of it is granted any more
+	}
 	if id := s.LastAdjustmentID; id != "" && !strings.HasPrefix(id, sealPrefix) {
 		record, found := books.RecordOf(id)
 		if !found {

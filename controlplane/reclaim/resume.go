@@ -128,7 +128,8 @@ func (d *Driver) lost(ctx context.Context, w *work) error {
 }
 
 // pending lists the SKUs that a proof concerns and whose reclaim is not booked:
-// what the shard has rows for, and what the books allocate to the cell.
+// what the shard has rows for, and what the books allocate to the cell. A settled
+// SKU is left alone: its journal is archived, and its units are nobody's to give.
 func pending(s view.Snapshot, cell ids.CellID, proof fencing.Proof) []core.BookKey {
 	concerned := map[core.BookKey]bool{}
 	for _, f := range proof.SKUs {
@@ -143,6 +144,9 @@ func pending(s view.Snapshot, cell ids.CellID, proof fencing.Proof) []core.BookK
 	}
 	var keys []core.BookKey
 	for key := range concerned {
+		if book, _ := s.Book(key); book.Settled {
+			continue
+		}
 		if _, booked := s.Record(SealID(cell, proof.Version.Int64(), key)); !booked {
 			keys = append(keys, key)
 		}

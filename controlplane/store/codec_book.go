@@ -83,7 +83,11 @@ func decodeBook(kv *mvccpb.KeyValue) (core.Book, error) {
 	return b, r.err
 }
 
-func encodeRecord(rec core.Record) proto.Message {
+func encodeRecord(rec core.Record) proto.Message { return RecordMessage(rec) }
+
+// RecordMessage gives a journal record as the message that etcd and the archive
+// keep of it.
+func RecordMessage(rec core.Record) *storev1.Record {
 	m := &storev1.Record{
 		RecordId: rec.ID, CampaignId: string(rec.Key.Campaign), SkuId: string(rec.Key.SKU), Actor: rec.Actor, Reason: rec.Reason,
 		OperationId: rec.OperationID, BookVersion: rec.BookVersion, At: convert.Time(rec.At), Parameters: rec.Parameters,
@@ -99,11 +103,17 @@ func decodeRecord(kv *mvccpb.KeyValue) (core.Record, error) {
 	if err := decode(kv.Value, &m); err != nil {
 		return core.Record{}, err
 	}
+	return FromRecordMessage(&m, kv.CreateRevision, kv.ModRevision)
+}
+
+// FromRecordMessage is the way back, with etcd's revisions of the record.
+// core.ErrBroken.
+func FromRecordMessage(m *storev1.Record, created, modified int64) (core.Record, error) {
 	var r reader
 	rec := core.Record{
 		ID: m.GetRecordId(), Key: bookKey(m.GetCampaignId(), m.GetSkuId()), Actor: m.GetActor(), Reason: m.GetReason(),
 		OperationID: m.GetOperationId(), BookVersion: m.GetBookVersion(), At: convert.FromTime(m.GetAt()), Parameters: m.GetParameters(),
-		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+		CreateRevision: created, ModRevision: modified,
 	}
 	for _, a := range m.GetAdjustments() {
 		rec.Adjustments = append(rec.Adjustments, keep(&r, a, convert.FromAdjustment))
