@@ -25,6 +25,7 @@ type Config struct {
 	Link        Link          `config:"link"`
 	Restore     Restore       `config:"restore"`
 	Planner     Planner       `config:"planner"`
+	Audit       Audit         `config:"audit"`
 	Publish     Publish       `config:"publish"`
 }
 
@@ -54,6 +55,11 @@ type Restore struct {
 // Planner paces the leader's loop.
 type Planner struct {
 	Interval time.Duration `config:"interval" default:"200ms" min:"10ms" max:"1m" doc:"between two passes when nothing happens"`
+}
+
+// Audit bounds what etcd keeps of the audit.
+type Audit struct {
+	Keep time.Duration `config:"keep" default:"168h" min:"1m" max:"8760h" doc:"how long audit records and dead tokens stay in etcd; older audit goes to archive_dir, or away without one"`
 }
 
 // Publish bounds a publish.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/api"
+	"github.com/cellquota/cellquota/controlplane/archive"
+	"github.com/cellquota/cellquota/controlplane/audit"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/deletion"
 	"github.com/cellquota/cellquota/controlplane/election"
@@ -82,6 +84,8 @@ type parts struct {
 	routes   *api.Routes
 	planner  *planner.Planner
 	election *election.Election
+	archive  archive.Archive // nil: none is configured
+	keeper   *audit.Keeper
 	dial     transport.DialOptions
 	server   transport.ServerOptions
 }
@@ -125,8 +129,15 @@ func (p *parts) security(group *lifecycle.Group) error {
 	if p.cfg.Dev {
 		known = append(known, transport.DevWorkloads())
 	}
+	refusals, err := audit.NewRefusals(p.store, p.clock, p.log, p.registry)
+	if err != nil {
+		return err
+	}
+	group.Go("refusals", refusals.Run)
+	group.OnStop("refusals", refusals.Flush) // after the calls' hook, which is registered later
 	p.server = transport.ServerOptions{
 		Log: p.log, Dev: p.cfg.Dev, Authorizer: access.Authorize, Stopping: group.Stopping(), Authenticator: transport.FirstOf(known...),
+		Failed: refusals.Refused,
 	}
 	p.dial = transport.DialOptions{Dev: p.cfg.Dev, Workload: "controlplane/" + p.cfg.advertised()}
 	if !p.cfg.TLS.Enabled() {
@@ -155,6 +166,9 @@ func (p *parts) records(group *lifecycle.Group) (err error) {
 		return err
 	}
 	group.Go("view", p.view.Run)
+	if p.cfg.ArchiveDir != "" {
+		p.archive = archive.Directory{Dir: p.cfg.ArchiveDir}
+	}
 	p.fencer = reclaim.Files{LockTimeout: p.cfg.Fence.LockTimeout}
 	p.intent = &intent.Service{Store: p.store, View: p.view, Clock: p.clock, Shards: p.fencer, Topics: topics.Kafka{}, ApprovalTTL: p.cfg.ApprovalTTL}
 	p.shards = shards.New(shards.Options{})
@@ -174,6 +188,12 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Clock: p.clock, Log: p.log,
 	})
 	p.routes.Acked = p.planner.Wake
+	p.keeper, err = audit.NewKeeper(p.cfg.Audit.Keep, audit.KeeperDeps{
+		Store: p.store, View: p.view, Archive: p.archive, Clock: p.clock, Log: p.log, Registry: p.registry,
+	})
+	if err != nil {
+		return err
+	}
 	p.election = election.New(election.Config{Address: p.cfg.advertised(), TTL: p.cfg.LeaderTTL}, p.store, p.view, p.clock, p.log)
 	group.Go("election", func(ctx context.Context) error { return p.election.Run(ctx, p.lead) })
 	return nil
@@ -195,6 +215,7 @@ func (p *parts) lead(ctx context.Context, leader core.Leader) error {
 	loops, ctx := errgroup.WithContext(ctx)
 	loops.Go(func() error { return p.planner.Lead(ctx, leader) })
 	loops.Go(func() error { return p.hub.Lead(ctx, leader, p.planner) })
+	loops.Go(func() error { return p.keeper.Lead(ctx, leader) })
 	return loops.Wait()
 }
 
@@ -218,7 +239,7 @@ func (p *parts) register(server *grpc.Server) error {
 	dial := func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, p.dial) }
 	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Dial: dial}
 	reports, err := api.NewReports(api.ReportDeps{
-		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Registry: p.registry,
+		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
 		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, api.Mirrors{View: p.view, Dial: dial}, p.clock),
 	})
 	if err != nil {

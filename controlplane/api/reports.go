@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/cellquota/cellquota/controlplane/audit"
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
@@ -29,6 +30,7 @@ type Reports struct {
 	etcd     Etcd
 	verifier *verify.Verifier
 	reader   *shards.Reader
+	audit    audit.Reader
 	breaches *prometheus.CounterVec
 	turn     chan struct{} // one verification at a time: it reads every ledger
 }
@@ -40,12 +42,13 @@ type ReportDeps struct {
 	Etcd     Etcd
 	Verifier *verify.Verifier
 	Reader   *shards.Reader
+	Audit    audit.Reader
 	Registry prometheus.Registerer // nil: no metrics
 }
 
 // NewReports makes the service.
 func NewReports(d ReportDeps) (*Reports, error) {
-	h := &Reports{cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, turn: make(chan struct{}, 1)}
+	h := &Reports{cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, turn: make(chan struct{}, 1)}
 	h.breaches = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: telemetry.Namespace, Name: "invariant_breaches_total",
 		Help: "Breaches that verifications found, by invariant. Each verification counts what it sees.",
@@ -85,6 +88,7 @@ func (h *Reports) GetStatus(ctx context.Context, _ *pb.GetStatusRequest) (*pb.Ge
 			}
 		}
 	}
+	out.OpenOperations, out.PendingApprovals = int32(len(s.OpenOperations())), int32(len(s.PendingApprovals()))
 	out.Quarantined = sortedKeys(s.Quarantined())
 	return out, nil
 }

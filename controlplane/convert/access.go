@@ -36,3 +36,19 @@ func FromToken(p *pb.Token) core.Token {
 		CreatedAt: FromTime(p.GetCreatedAt()), ExpiresAt: FromTime(p.GetExpiresAt()), RevokedAt: FromTime(p.GetRevokedAt()),
 	}
 }
+
+// Audit gives a record of the audit for the wire.
+func Audit(a core.Audit) *pb.AuditEvent {
+	return &pb.AuditEvent{
+		At: Time(a.At), Actor: a.Actor, Method: a.Method, OperationId: a.OperationID, Subject: a.Subject, Reason: a.Reason,
+		Refusals: a.Refusals, Refusal: a.Refusal,
+	}
+}
+
+// FromAudit reads a record of the audit.
+func FromAudit(p *pb.AuditEvent) core.Audit {
+	return core.Audit{
+		At: FromTime(p.GetAt()), Actor: p.GetActor(), Method: p.GetMethod(), OperationID: p.GetOperationId(), Subject: p.GetSubject(), Reason: p.GetReason(),
+		Refusals: p.GetRefusals(), Refusal: p.GetRefusal(),
+	}
+}

@@ -54,13 +54,3 @@ type Key struct {
 	NotBefore       time.Time
 	ModRevision     int64
 }
-
-// Audit is one mutation as it is remembered.
-type Audit struct {
-	At          time.Time
-	Actor       string
-	Method      string // gRPC method, or "planner"
-	OperationID string // operation or adjustment id
-	Subject     string // what it was about
-	Reason      string
-}

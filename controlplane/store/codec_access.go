@@ -39,3 +39,42 @@ func decodeToken(kv *mvccpb.KeyValue) (core.Token, error) {
 	t.OperationID, t.Issuers, t.ModRevision = m.GetOperationId(), m.GetIssuers(), kv.ModRevision
 	return t, nil
 }
+
+func encodeAudit(a core.Audit) proto.Message {
+	return &storev1.AuditEvent{
+		At: convert.Time(a.At), Actor: a.Actor, Method: a.Method, OperationId: a.OperationID, Subject: a.Subject, Reason: a.Reason,
+	}
+}
+
+func encodeRefusals(a core.Audit) proto.Message {
+	return &storev1.Refusals{Event: convert.Audit(a)}
+}
+
+// decodeTrail reads a record of either folder of the audit.
+func decodeTrail(kind Kind, kv *mvccpb.KeyValue) (core.Audit, error) {
+	if kind == KindRefusal {
+		var m storev1.Refusals
+		err := decode(kv.Value, &m)
+		return convert.FromAudit(m.GetEvent()), err
+	}
+	var m storev1.AuditEvent
+	err := decode(kv.Value, &m)
+	return core.Audit{
+		At: convert.FromTime(m.GetAt()), Actor: m.GetActor(), Method: m.GetMethod(), OperationID: m.GetOperationId(), Subject: m.GetSubject(), Reason: m.GetReason(),
+	}, err
+}
+
+func encodeArchiveIndex(x core.ArchiveIndex) proto.Message {
+	return &storev1.ArchiveIndex{
+		Object: &storev1.ArchiveObject{Name: x.Object.Name, Sha256: x.Object.SHA256, Size: x.Object.Size}, From: convert.Time(x.From), To: convert.Time(x.To),
+	}
+}
+
+func decodeArchiveIndex(kv *mvccpb.KeyValue) (core.ArchiveIndex, error) {
+	var m storev1.ArchiveIndex
+	err := decode(kv.Value, &m)
+	o := m.GetObject()
+	return core.ArchiveIndex{
+		Object: core.ArchiveObject{Name: o.GetName(), SHA256: o.GetSha256(), Size: o.GetSize()}, From: convert.FromTime(m.GetFrom()), To: convert.FromTime(m.GetTo()),
+	}, err
+}

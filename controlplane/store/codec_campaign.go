@@ -102,12 +102,6 @@ func decodeKey(kv *mvccpb.KeyValue) (core.Key, error) {
 	}, err
 }
 
-func encodeAudit(a core.Audit) proto.Message {
-	return &storev1.AuditEvent{
-		At: convert.Time(a.At), Actor: a.Actor, Method: a.Method, OperationId: a.OperationID, Subject: a.Subject, Reason: a.Reason,
-	}
-}
-
 func words[T ~string](in []T) []string {
 	var out []string
 	for _, v := range in {

@@ -24,7 +24,7 @@ import (
 //	/operations/OPERATION       Operation
 //	/approvals/OPERATION        Approval of that operation
 //	/tokens/ID                  Token, without its secret
-//	/refusals/MINUTE/ID         Refusal: counts of one replica; MINUTE sorts. Not mirrored
+//	/refusals/MINUTE-ID         Refusals: counts of one replica; MINUTE sorts. Not mirrored
 //	/archive/NAME               ArchiveIndex; an object that no campaign names. Not mirrored
 //	/leader                     Leader, under its lease
 //	/term                       TermRecord
@@ -128,7 +128,7 @@ func ProofName(cell ids.CellID, version int64) string {
 }
 
 func (k keys) audit(at time.Time, id string) string {
-	return k.room(KindAudit) + at.UTC().Format("2006-01-02T15:04:05.000000000Z") + "-" + id
+	return k.room(KindAudit) + core.TrailName(at, id)
 }
 
 // kind tells what a key holds; 0 for a key of nobody.

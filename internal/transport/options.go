@@ -42,6 +42,10 @@ type ServerOptions struct {
 	// Authorizer says whether a principal may call a method. Without one every
 	// principal may call every method.
 	Authorizer Authorizer
+	// Failed, if not nil, is told of every call that was refused or whose handler
+	// failed, after its principal was asked for: the zero one when nobody is known.
+	// It sees the error before it is mapped, and must not block.
+	Failed func(p Principal, fullMethod string, err error)
 	// Stopping ends streams with UNAVAILABLE when it is closed
 	// (lifecycle.Group.Stopping); unary calls run on.
 	Stopping <-chan struct{}

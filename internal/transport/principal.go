@@ -107,27 +107,36 @@ func PrincipalFrom(ctx context.Context) (Principal, bool) {
 	return p, ok
 }
 
-// admit authenticates and authorises one call.
-func (o ServerOptions) admit(ctx context.Context, method string) (context.Context, error) {
+// admit authenticates and authorises one call; the principal is the zero one
+// until it is known.
+func (o ServerOptions) admit(ctx context.Context, method string) (context.Context, Principal, error) {
 	if open(method) {
-		return ctx, nil
+		return ctx, Principal{}, nil
 	}
 	if o.Authenticator == nil {
-		return nil, errNoAuthenticator
+		return nil, Principal{}, errNoAuthenticator
 	}
 	p, err := o.Authenticator(ctx, callerOf(ctx))
 	if err != nil {
-		return nil, err
+		return nil, Principal{}, err
 	}
 	if p.Name == "" {
-		return nil, errNameless
+		return nil, Principal{}, errNameless
 	}
 	if o.Authorizer != nil {
 		if err := o.Authorizer(ctx, p, method); err != nil {
-			return nil, err
+			return nil, p, err
 		}
 	}
-	return WithPrincipal(ctx, p), nil
+	return WithPrincipal(ctx, p), p, nil
+}
+
+// tell hands a call that failed to Failed, and gives its error back.
+func (o ServerOptions) tell(p Principal, method string, err error) error {
+	if err != nil && o.Failed != nil {
+		o.Failed(p, method, err)
+	}
+	return err
 }
 
 // open are the methods without a principal: probes of the platform, and
@@ -138,21 +147,22 @@ func open(method string) bool {
 
 func principalUnary(o ServerOptions) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		ctx, err := o.admit(ctx, info.FullMethod)
+		ctx, p, err := o.admit(ctx, info.FullMethod)
 		if err != nil {
-			return nil, err
+			return nil, o.tell(p, info.FullMethod, err)
 		}
-		return handler(ctx, req)
+		out, err := handler(ctx, req)
+		return out, o.tell(p, info.FullMethod, err)
 	}
 }
 
 func principalStream(o ServerOptions) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		ctx, err := o.admit(ss.Context(), info.FullMethod)
+		ctx, p, err := o.admit(ss.Context(), info.FullMethod)
 		if err != nil {
-			return err
+			return o.tell(p, info.FullMethod, err)
 		}
-		return handler(srv, withContext{ss, ctx})
+		return o.tell(p, info.FullMethod, handler(srv, withContext{ss, ctx}))
 	}
 }
 

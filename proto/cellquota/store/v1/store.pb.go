@@ -1820,7 +1820,7 @@ func (x *Token) GetIssuers() []string {
 	return nil
 }
 
-// Refusals at /refusals/MINUTE/ACTOR-DIGEST/METHOD, written once a minute by each replica that refused.
+// Refusals at /refusals/MINUTE-ID, written once a minute by each replica that refused.
 type Refusals struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The counts; at is the minute.
