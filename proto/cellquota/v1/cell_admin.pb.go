@@ -322,7 +322,7 @@ type Instance struct {
 	Address string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	// Roles.
 	Roles []string `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
-	// Remaining lease in milliseconds.
+	// Remaining lease in milliseconds; -1: not known here (Cell.liveness_unknown).
 	LeaseRemainingMs int64 `protobuf:"varint,4,opt,name=lease_remaining_ms,json=leaseRemainingMs,proto3" json:"lease_remaining_ms,omitempty"`
 	// Process that reports for the cell.
 	Reporter bool `protobuf:"varint,5,opt,name=reporter,proto3" json:"reporter,omitempty"`
@@ -446,8 +446,12 @@ type Cell struct {
 	OperationId string `protobuf:"bytes,14,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// Group that may register.
 	InstanceGroup string `protobuf:"bytes,15,opt,name=instance_group,json=instanceGroup,proto3" json:"instance_group,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Leases, faults and reports of the cell's processes are known to the leader alone, and this
+	// replica could not ask it: why, with the leader's address. Then lease_remaining_ms of every
+	// instance and last_report_age_ms are -1 and units_at_risk is 0. Empty: they are known.
+	LivenessUnknown string `protobuf:"bytes,16,opt,name=liveness_unknown,json=livenessUnknown,proto3" json:"liveness_unknown,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Cell) Reset() {
@@ -581,6 +585,13 @@ func (x *Cell) GetOperationId() string {
 func (x *Cell) GetInstanceGroup() string {
 	if x != nil {
 		return x.InstanceGroup
+	}
+	return ""
+}
+
+func (x *Cell) GetLivenessUnknown() string {
+	if x != nil {
+		return x.LivenessUnknown
 	}
 	return ""
 }
@@ -2174,7 +2185,7 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\x12lease_remaining_ms\x18\x04 \x01(\x03R\x10leaseRemainingMs\x12\x1a\n" +
 	"\breporter\x18\x05 \x01(\bR\breporter\x12\x16\n" +
 	"\x06faults\x18\x06 \x03(\tR\x06faults\x12'\n" +
-	"\x0fprogram_version\x18\a \x01(\tR\x0eprogramVersion\"\xc4\x04\n" +
+	"\x0fprogram_version\x18\a \x01(\tR\x0eprogramVersion\"\xef\x04\n" +
 	"\x04Cell\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.cellquota.v1.CellStateR\x05state\x12\x18\n" +
@@ -2191,7 +2202,8 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\fpause_reason\x18\f \x01(\tR\vpauseReason\x12!\n" +
 	"\ffrozen_units\x18\r \x01(\x03R\vfrozenUnits\x12!\n" +
 	"\foperation_id\x18\x0e \x01(\tR\voperationId\x12%\n" +
-	"\x0einstance_group\x18\x0f \x01(\tR\rinstanceGroup\"\x87\x01\n" +
+	"\x0einstance_group\x18\x0f \x01(\tR\rinstanceGroup\x12)\n" +
+	"\x10liveness_unknown\x18\x10 \x01(\tR\x0flivenessUnknown\"\x87\x01\n" +
 	"\x11CreateCellRequest\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +

@@ -22,9 +22,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetStatusRequest has no parameters.
+// GetStatusRequest says how much of the platform.
 type GetStatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only what this replica itself knows: leader, revision, age of its view, its edges. Replicas ask
+	// each other this.
+	ReplicaOnly   bool `protobuf:"varint,1,opt,name=replica_only,json=replicaOnly,proto3" json:"replica_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -59,6 +62,13 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{0}
 }
 
+func (x *GetStatusRequest) GetReplicaOnly() bool {
+	if x != nil {
+		return x.ReplicaOnly
+	}
+	return false
+}
+
 // GetStatusResponse is the whole platform on one page.
 type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -76,7 +86,7 @@ type GetStatusResponse struct {
 	Cells []*Cell `protobuf:"bytes,6,rep,name=cells,proto3" json:"cells,omitempty"`
 	// Units in FENCING or fenced and not reclaimed allocations.
 	FrozenUnits int64 `protobuf:"varint,7,opt,name=frozen_units,json=frozenUnits,proto3" json:"frozen_units,omitempty"`
-	// Edges connected to this replica, by id, with the revision they acknowledged.
+	// Edges connected to a replica that answered, by id, with the revision they acknowledged.
 	Edges map[string]int64 `protobuf:"bytes,8,rep,name=edges,proto3" json:"edges,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Records that could not be read, by key.
 	Quarantined []string `protobuf:"bytes,9,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
@@ -256,7 +266,17 @@ type ReplicaStatus struct {
 	// Address.
 	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	// It leads.
-	Leader        bool `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader bool `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	// It answered just now; the replica that was asked answers itself.
+	Answers bool `protobuf:"varint,3,opt,name=answers,proto3" json:"answers,omitempty"`
+	// etcd revision of its view; 0: it did not answer.
+	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Age of its view in milliseconds; -1: it did not answer.
+	ViewAgeMs int64 `protobuf:"varint,5,opt,name=view_age_ms,json=viewAgeMs,proto3" json:"view_age_ms,omitempty"`
+	// Build of its program.
+	ProgramVersion string `protobuf:"bytes,6,opt,name=program_version,json=programVersion,proto3" json:"program_version,omitempty"`
+	// Why it did not answer, in words.
+	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -303,6 +323,41 @@ func (x *ReplicaStatus) GetLeader() bool {
 		return x.Leader
 	}
 	return false
+}
+
+func (x *ReplicaStatus) GetAnswers() bool {
+	if x != nil {
+		return x.Answers
+	}
+	return false
+}
+
+func (x *ReplicaStatus) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetViewAgeMs() int64 {
+	if x != nil {
+		return x.ViewAgeMs
+	}
+	return 0
+}
+
+func (x *ReplicaStatus) GetProgramVersion() string {
+	if x != nil {
+		return x.ProgramVersion
+	}
+	return ""
+}
+
+func (x *ReplicaStatus) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
 }
 
 // CertificateStatus is one certificate in use.
@@ -1917,8 +1972,9 @@ var File_cellquota_v1_report_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\n" +
-	"\x19cellquota/v1/report.proto\x12\fcellquota.v1\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xf9\x05\n" +
+	"\x19cellquota/v1/report.proto\x12\fcellquota.v1\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n" +
+	"\x10GetStatusRequest\x12!\n" +
+	"\freplica_only\x18\x01 \x01(\bR\vreplicaOnly\"\xf9\x05\n" +
 	"\x11GetStatusResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\x12\x17\n" +
@@ -1941,10 +1997,15 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\n" +
 	"EdgesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"A\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd8\x01\n" +
 	"\rReplicaStatus\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
-	"\x06leader\x18\x02 \x01(\bR\x06leader\"`\n" +
+	"\x06leader\x18\x02 \x01(\bR\x06leader\x12\x18\n" +
+	"\aanswers\x18\x03 \x01(\bR\aanswers\x12\x1a\n" +
+	"\brevision\x18\x04 \x01(\x03R\brevision\x12\x1e\n" +
+	"\vview_age_ms\x18\x05 \x01(\x03R\tviewAgeMs\x12'\n" +
+	"\x0fprogram_version\x18\x06 \x01(\tR\x0eprogramVersion\x12\x16\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"`\n" +
 	"\x11CertificateStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
 	"\tnot_after\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"0\n" +

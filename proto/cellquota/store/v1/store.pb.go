@@ -2134,6 +2134,71 @@ func (x *Tombstone) GetArchive() []*ArchiveObject {
 	return nil
 }
 
+// Replica is the value of /replicas/ADDRESS: a running replica of the control plane, under its
+// lease.
+type Replica struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How others reach it, host:port.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Build of its program.
+	ProgramVersion string `protobuf:"bytes,2,opt,name=program_version,json=programVersion,proto3" json:"program_version,omitempty"`
+	// When it registered.
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replica) Reset() {
+	*x = Replica{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replica) ProtoMessage() {}
+
+func (x *Replica) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replica.ProtoReflect.Descriptor instead.
+func (*Replica) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Replica) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Replica) GetProgramVersion() string {
+	if x != nil {
+		return x.ProgramVersion
+	}
+	return ""
+}
+
+func (x *Replica) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
 var File_cellquota_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_cellquota_store_v1_store_proto_rawDesc = "" +
@@ -2332,7 +2397,12 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"deleted_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tdeletedAt\x12!\n" +
 	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12;\n" +
-	"\aarchive\x18\x04 \x03(\v2!.cellquota.store.v1.ArchiveObjectR\aarchiveBAZ?github.com/cellquota/cellquota/proto/cellquota/store/v1;storev1b\x06proto3"
+	"\aarchive\x18\x04 \x03(\v2!.cellquota.store.v1.ArchiveObjectR\aarchive\"\x87\x01\n" +
+	"\aReplica\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12'\n" +
+	"\x0fprogram_version\x18\x02 \x01(\tR\x0eprogramVersion\x129\n" +
+	"\n" +
+	"started_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAtBAZ?github.com/cellquota/cellquota/proto/cellquota/store/v1;storev1b\x06proto3"
 
 var (
 	file_cellquota_store_v1_store_proto_rawDescOnce sync.Once
@@ -2346,7 +2416,7 @@ func file_cellquota_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_cellquota_store_v1_store_proto_rawDescData
 }
 
-var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Cell)(nil),                  // 0: cellquota.store.v1.Cell
 	(*Instance)(nil),              // 1: cellquota.store.v1.Instance
@@ -2372,74 +2442,76 @@ var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Restored)(nil),              // 21: cellquota.store.v1.Restored
 	(*Cluster)(nil),               // 22: cellquota.store.v1.Cluster
 	(*Tombstone)(nil),             // 23: cellquota.store.v1.Tombstone
-	nil,                           // 24: cellquota.store.v1.PhysicalStock.LimitsEntry
-	(*v1.CellSpec)(nil),           // 25: cellquota.v1.CellSpec
-	(v1.CellState)(0),             // 26: cellquota.v1.CellState
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*v1.CampaignSpec)(nil),       // 28: cellquota.v1.CampaignSpec
-	(v1.CampaignState)(0),         // 29: cellquota.v1.CampaignState
-	(*v1.DomainRoute)(nil),        // 30: cellquota.v1.DomainRoute
-	(*v1.Adjustment)(nil),         // 31: cellquota.v1.Adjustment
-	(v1.Evidence)(0),              // 32: cellquota.v1.Evidence
-	(*v1.SkuUnits)(nil),           // 33: cellquota.v1.SkuUnits
-	(*v1.StockFacts)(nil),         // 34: cellquota.v1.StockFacts
-	(v1.AdjustmentKind)(0),        // 35: cellquota.v1.AdjustmentKind
-	(v1.AdjustmentOutcome)(0),     // 36: cellquota.v1.AdjustmentOutcome
-	(*v1.Operation)(nil),          // 37: cellquota.v1.Operation
-	(*v1.RebalanceMove)(nil),      // 38: cellquota.v1.RebalanceMove
-	(*v1.ConfirmedLimit)(nil),     // 39: cellquota.v1.ConfirmedLimit
-	(*v1.Term)(nil),               // 40: cellquota.v1.Term
-	(*v1.KeyInfo)(nil),            // 41: cellquota.v1.KeyInfo
-	(*v1.Approval)(nil),           // 42: cellquota.v1.Approval
-	(*v1.Token)(nil),              // 43: cellquota.v1.Token
-	(*v1.AuditEvent)(nil),         // 44: cellquota.v1.AuditEvent
+	(*Replica)(nil),               // 24: cellquota.store.v1.Replica
+	nil,                           // 25: cellquota.store.v1.PhysicalStock.LimitsEntry
+	(*v1.CellSpec)(nil),           // 26: cellquota.v1.CellSpec
+	(v1.CellState)(0),             // 27: cellquota.v1.CellState
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*v1.CampaignSpec)(nil),       // 29: cellquota.v1.CampaignSpec
+	(v1.CampaignState)(0),         // 30: cellquota.v1.CampaignState
+	(*v1.DomainRoute)(nil),        // 31: cellquota.v1.DomainRoute
+	(*v1.Adjustment)(nil),         // 32: cellquota.v1.Adjustment
+	(v1.Evidence)(0),              // 33: cellquota.v1.Evidence
+	(*v1.SkuUnits)(nil),           // 34: cellquota.v1.SkuUnits
+	(*v1.StockFacts)(nil),         // 35: cellquota.v1.StockFacts
+	(v1.AdjustmentKind)(0),        // 36: cellquota.v1.AdjustmentKind
+	(v1.AdjustmentOutcome)(0),     // 37: cellquota.v1.AdjustmentOutcome
+	(*v1.Operation)(nil),          // 38: cellquota.v1.Operation
+	(*v1.RebalanceMove)(nil),      // 39: cellquota.v1.RebalanceMove
+	(*v1.ConfirmedLimit)(nil),     // 40: cellquota.v1.ConfirmedLimit
+	(*v1.Term)(nil),               // 41: cellquota.v1.Term
+	(*v1.KeyInfo)(nil),            // 42: cellquota.v1.KeyInfo
+	(*v1.Approval)(nil),           // 43: cellquota.v1.Approval
+	(*v1.Token)(nil),              // 44: cellquota.v1.Token
+	(*v1.AuditEvent)(nil),         // 45: cellquota.v1.AuditEvent
 }
 var file_cellquota_store_v1_store_proto_depIdxs = []int32{
-	25, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	26, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
-	27, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
-	28, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	29, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	27, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
-	27, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	26, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
+	27, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
+	28, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
+	29, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	30, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	28, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
+	28, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
 	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
-	27, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
-	30, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	28, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
+	31, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
 	6,  // 10: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	26, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	31, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	27, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	32, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	33, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	34, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	27, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	32, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	28, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	33, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	34, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	35, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
 	9,  // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
 	10, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	27, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
-	35, // 20: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	36, // 21: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	24, // 22: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	37, // 23: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	38, // 24: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
-	39, // 25: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
-	40, // 26: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	40, // 27: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	41, // 28: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	27, // 29: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	27, // 30: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	42, // 31: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	43, // 32: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	44, // 33: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	28, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	36, // 20: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	37, // 21: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	25, // 22: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	38, // 23: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	39, // 24: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	40, // 25: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	41, // 26: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	41, // 27: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	42, // 28: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	28, // 29: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	28, // 30: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	43, // 31: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	44, // 32: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	45, // 33: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
 	3,  // 34: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	27, // 35: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	27, // 36: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	27, // 37: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	27, // 38: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
+	28, // 35: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	28, // 36: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	28, // 37: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	28, // 38: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
 	3,  // 39: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	28, // 40: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
@@ -2453,7 +2525,7 @@ func file_cellquota_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_store_v1_store_proto_rawDesc), len(file_cellquota_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
