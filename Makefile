@@ -57,6 +57,11 @@ test-system: setup build ## run the demo's scenario, small, on a whole local pla
 test-chaos: setup build ## kill and freeze processes at random for CHAOS_MINUTES (15; CHAOS_SEED repeats a run)
 	go test -tags chaos -run TestChaos -count=1 -timeout 90m -v ./tests/system/
 
+.PHONY: model
+model: ## check the protocol of fence, reclaim and handover, and that three wrong designs break it (spin)
+	@deploy/local/setup model
+	@deploy/checks/model
+
 .PHONY: bench
 bench: setup ## run every benchmark (BENCH=regexp)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
