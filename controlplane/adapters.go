@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/link"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
@@ -68,4 +69,40 @@ func (r reachable) Reachable(ctx context.Context, spec core.CellSpec) error {
 	}
 	s.Close(ctx)
 	return nil
+}
+
+// shardStocks reads one stock row as the reader.
+type shardStocks struct{ reader *shards.Reader }
+
+// Stock implements quota.Shards.
+func (r shardStocks) Stock(ctx context.Context, spec core.CellSpec, key core.BookKey) (core.StockFacts, error) {
+	s, err := r.reader.Snapshot(ctx, spec.Shard.ReaderDSNFile)
+	if err != nil {
+		return core.StockFacts{}, err
+	}
+	defer s.Close(ctx)
+	rows, err := s.Stocks(ctx, string(key.Campaign))
+	if err != nil {
+		return core.StockFacts{}, err
+	}
+	for _, row := range rows {
+		if row.SKU == string(key.SKU) {
+			return stockFacts(key, row)
+		}
+	}
+	return core.StockFacts{Key: key}, nil
+}
+
+func stockFacts(key core.BookKey, row shards.Stock) (core.StockFacts, error) {
+	out := core.StockFacts{Key: key, Version: row.Version, AdjustmentVersion: row.AdjustmentVersion, LastNumber: row.LastNumber, LastAdjustmentID: row.LastAdjustmentID, BookRecordID: row.BookRecordID}
+	for _, units := range []struct {
+		to   *quantity.Quantity
+		from int64
+	}{{&out.Granted, row.Granted}, {&out.Available, row.Available}, {&out.Reserved, row.Reserved}, {&out.Confirmed, row.Confirmed}} {
+		var err error
+		if *units.to, err = quantity.New(units.from); err != nil {
+			return core.StockFacts{}, fmt.Errorf("%w: %s: %w", core.ErrBroken, key, err)
+		}
+	}
+	return out, nil
 }

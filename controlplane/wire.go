@@ -22,6 +22,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/link"
 	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/planner"
+	"github.com/cellquota/cellquota/controlplane/quota"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/controlplane/report/books"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
@@ -202,11 +203,14 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 // drivers lists who carries on which kind of operation.
 func (p *parts) drivers() planner.ByKind {
 	fences := reclaim.New(reclaim.Config{RetryInterval: p.cfg.Fence.RetryInterval, CloseGrace: p.cfg.Restore.CloseGrace}, p.store, p.view, p.fencer, p.clock, p.log)
+	moves := quota.Deps{Store: p.store, View: p.view, Clock: p.clock, Log: p.log}
 	return planner.ByKind{
-		core.OperationFence:   fences,
-		core.OperationReclaim: fences,
-		core.OperationRestore: fences,
-		core.OperationDelete:  deletion.Driver{Store: p.store, View: p.view},
+		core.OperationFence:    fences,
+		core.OperationReclaim:  fences,
+		core.OperationRestore:  fences,
+		core.OperationDelete:   deletion.Driver{Store: p.store, View: p.view},
+		core.OperationTransfer: quota.Transfers{Deps: moves},
+		core.OperationSetLimit: quota.NewLimits(moves, shardStocks{p.shards}, 0),
 	}
 }
 
@@ -248,7 +252,7 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterCellAdminServiceServer(server, cells)
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer}})
 	pb.RegisterReportServiceServer(server, reports)
-	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock})
+	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view})
 	pb.RegisterRoutingServiceServer(server, p.routes)
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view})

@@ -243,6 +243,10 @@ func TestQuota(t *testing.T) {
 		t.Errorf("a top-up without a book: %v", err)
 	}
 	r.book("c")
+	if _, err := manager.Quota.TopUp(ctx, ask); rpcstatus.Reason(err) != "CELL_STATE" || rpcstatus.Metadata(err)["state"] != "SUSPECT" {
+		t.Errorf("a top-up to a cell without a process: %v", err)
+	}
+	r.alive()
 	ask.ValidateOnly = true
 	if dry, err := manager.Quota.TopUp(ctx, ask); err != nil || dry.GetBook().GetReserve() != 300 || dry.GetAdjustment().GetNumber() != 2 {
 		t.Errorf("validate only: %v, %v", dry, err)
@@ -325,6 +329,7 @@ func TestJournalPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.book("c")
+	r.alive()
 	for i := range 7 {
 		if _, err := sre.Quota.TopUp(ctx, &pb.TopUpRequest{AdjustmentId: fmt.Sprint("a", i), CampaignId: "c", SkuId: "phone-x", CellId: fmt.Sprintf("cell-%d", i%2+1), Units: 1}); err != nil {
 			t.Fatal(err)

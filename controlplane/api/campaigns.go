@@ -8,6 +8,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
+	"github.com/cellquota/cellquota/controlplane/quota"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
@@ -20,6 +21,7 @@ type Campaigns struct {
 	Intent *intent.Service
 	View   *view.View
 	Clock  clock.Clock
+	Shards quota.Shards // for the floor of a limit
 }
 
 // ValidateCampaign reports every fault of a file at once, unknown cells and a

@@ -57,10 +57,13 @@ func (f *fields) operation(field, s string) string {
 }
 
 // adjustment reads a caller's id of a move of units.
-func (f *fields) adjustment(s string) string {
-	id := f.operation("adjustment_id", s)
+func (f *fields) adjustment(s string) string { return f.own("adjustment_id", s) }
+
+// own reads a caller's id under which a record of the journal is kept.
+func (f *fields) own(field, s string) string {
+	id := f.operation(field, s)
 	if core.OwnID(id) {
-		f.add("adjustment_id", "must not begin as the ids do that the platform gives: "+strings.Join(core.OwnPrefixes(), " "))
+		f.add(field, "must not begin as the ids do that the platform gives: "+strings.Join(core.OwnPrefixes(), " "))
 	}
 	return id
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/api"
 	"github.com/cellquota/cellquota/controlplane/client"
@@ -62,10 +64,24 @@ func (h *hands) Advance(d time.Duration) { h.ahead.Add(int64(d)) }
 
 // shards is the fake of the cells' PostgreSQL.
 type shards struct {
-	mu        sync.Mutex
-	version   int64
-	err       error
-	installed []ids.CellID
+	mu                  sync.Mutex
+	version             int64
+	err                 error
+	installed           []ids.CellID
+	confirmed, reserved int64 // of each, by Stock
+}
+
+func (s *shards) sold(confirmed, reserved int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.confirmed, s.reserved = confirmed, reserved
+}
+
+// Stock implements quota.Shards.
+func (s *shards) Stock(_ context.Context, _ core.CellSpec, key core.BookKey) (core.StockFacts, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return core.StockFacts{Key: key, Confirmed: quantity.Must(s.confirmed), Reserved: quantity.Must(s.reserved)}, nil
 }
 
 func (s *shards) Install(_ context.Context, spec core.CellSpec) (int64, error) {
@@ -146,7 +162,7 @@ func (r *rig) serve() {
 			return transport.Dial(addr, transport.DialOptions{Dev: true})
 		},
 	})
-	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: verbs, View: r.view, Clock: clock.System()})
+	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: verbs, View: r.view, Clock: clock.System(), Shards: r.shards})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: verbs, View: r.view})
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: verbs, View: r.view})
 	pb.RegisterRoutingServiceServer(server, r.routes)
@@ -265,10 +281,34 @@ func (r *rig) book(id ids.CampaignID) {
 		if err := tx.PutRoute(core.Route{Campaign: id, Version: 1, Domains: []core.DomainRoute{{Homes: split.Homes}}}); err != nil {
 			return err
 		}
-		return tx.PutBook(book.Stamp("publish"))
+		if _, _, err := tx.Stock(key.SKU); err != nil {
+			return err
+		}
+		stock, _, err := core.PhysicalStock{}.Take(key.SKU, id, campaign.Spec.SKUs[0].PhysicalStock, book.SaleLimit)
+		if err != nil {
+			return err
+		}
+		return errors.Join(tx.PutStock(stock), tx.PutBook(book.Stamp("publish")))
 	})
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	r.caughtUp()
+}
+
+// alive registers a process of every cell under a lease; a cell without one is SUSPECT.
+func (r *rig) alive() {
+	r.t.Helper()
+	ctx := testkit.Deadline(r.t)
+	leader := r.leader()
+	for _, c := range r.view.Snapshot().Cells() {
+		lease, err := r.store.GrantLease(ctx, time.Minute)
+		if err == nil {
+			_, err = r.store.Register(ctx, leader, core.Instance{Cell: c.Spec.ID, ID: "alive", Group: "a", Lease: lease}, func(core.Cell) error { return nil })
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
 	}
 	r.caughtUp()
 }

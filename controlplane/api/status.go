@@ -43,6 +43,8 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrAllocationShort, Code: codes.FailedPrecondition, Reason: "ALLOCATION_SHORT"},
 		{Err: core.ErrStockShort, Code: codes.FailedPrecondition, Reason: "STOCK_SHORT"},
 		{Err: core.ErrNoBucket, Code: codes.FailedPrecondition, Reason: "NO_BUCKET"},
+		{Err: core.ErrLowering, Code: codes.FailedPrecondition, Reason: "LIMIT_LOWERING"},
+		{Err: core.ErrBelowFloor, Code: codes.FailedPrecondition, Reason: "BELOW_FLOOR"},
 		{Err: core.ErrTooLarge, Code: codes.FailedPrecondition, Reason: "TOO_LARGE"},
 		{Err: core.ErrContradiction, Code: codes.FailedPrecondition, Reason: "CONTRADICTION"},
 		{Err: core.ErrRestored, Code: codes.FailedPrecondition, Reason: "STORE_RESTORED"},

@@ -13,10 +13,11 @@ import (
 // Adjustment is one named move of units. Kind, cell, units and step are fixed
 // when it is written; State and Outcome move by Settle only.
 type Adjustment struct {
-	ID    string // minted by the caller before its first try
-	Key   BookKey
-	Cell  ids.CellID // empty for LIMIT
-	Kind  AdjustmentKind
+	ID   string // minted by the caller before its first try
+	Key  BookKey
+	Cell ids.CellID // empty for LIMIT
+	Kind AdjustmentKind
+	// Units moved; of a LIMIT the sale limit that stands after it.
 	Units quantity.Quantity
 	// State in the journal, and what the shard decided.
 	State   JournalState

@@ -142,6 +142,23 @@ func (c Campaign) EndedAt() time.Time {
 	return c.Spec.CloseAt
 }
 
+// OnSale tells whether units may be moved for the campaign by hand: it is, or is
+// about to be, on sale, paused or not. What was asked for before its close is
+// still carried out after it.
+func (c Campaign) OnSale(now time.Time) bool {
+	switch c.ReadState(now) {
+	case CampaignPublished, CampaignOpen, CampaignPaused:
+		return true
+	default:
+		return false
+	}
+}
+
+// Refuses is ErrCampaignState with the facts.
+func (c Campaign) Refuses(now time.Time) error {
+	return numbered(ErrCampaignState, "campaign_id", c.Spec.ID, "state", c.ReadState(now))
+}
+
 // Key gives the book key of one of its SKUs.
 func (c Campaign) Key(sku ids.SKUID) BookKey { return BookKey{Campaign: c.Spec.ID, SKU: sku} }
 

@@ -130,6 +130,16 @@ func (c Cell) mayBeGranted() error {
 	return nil
 }
 
+// MayTakeAs refuses units for a cell that reads as the given state: SUSPECT is
+// nowhere stored, and no top-up goes there. ErrCellState, ErrNotReclaimed.
+func (c Cell) MayTakeAs(read CellState) error {
+	if read != CellSuspect {
+		return c.mayBeGranted()
+	}
+	c.State = read
+	return c.refuses("grant")
+}
+
 // refuses is ErrCellState with the facts.
 func (c Cell) refuses(what string) error {
 	return numbered(ErrCellState, "cell_id", c.Spec.ID, "state", c.State, "wanted", what)

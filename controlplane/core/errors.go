@@ -84,6 +84,11 @@ var (
 	ErrStockShort = errors.New("physical stock does not cover the limit")
 	// ErrNoBucket: the cell is home to nobody in this campaign; units would strand.
 	ErrNoBucket = errors.New("the cell owns no bucket of the campaign")
+	// ErrLowering: the SKU's limit is being lowered; what is in the reserve goes
+	// there, not to cells. P until it has ended or was cancelled by a raise.
+	ErrLowering = errors.New("the SKU's limit is being lowered")
+	// ErrBelowFloor: the limit would be below what is sold and reserved. P.
+	ErrBelowFloor = errors.New("the limit is below what is sold and reserved")
 	// ErrTooLarge: a record would exceed what etcd takes; nothing was done. P.
 	ErrTooLarge = errors.New("too large to be stored")
 

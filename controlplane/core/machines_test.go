@@ -111,6 +111,7 @@ func TestSettleTable(t *testing.T) {
 		{core.KindReturn, core.StateProposed, core.OutcomeApplied, core.StateDone, 500},
 		{core.KindReturn, core.StateProposed, core.OutcomeRefused, core.StateDone, 400},
 		{core.KindReturn, core.StateProposed, core.OutcomeVoided, core.StateVoided, 400},
+		{core.KindLimit, core.StateBooked, core.OutcomeApplied, core.StateDone, 400},
 	}
 	for _, r := range rows {
 		a := core.Adjustment{ID: "a", Key: key, Cell: "cell-1", Kind: r.kind, State: r.state, Units: quantity.Must(100), Step: core.Step{FenceVersion: 1, Number: 2}}

@@ -53,3 +53,8 @@ func (r Route) Home(domain string, user ids.UserID) (ids.CellID, uint16, bool) {
 func (r Route) Owns(cell ids.CellID) bool {
 	return slices.ContainsFunc(r.Domains, func(d DomainRoute) bool { return d.Homes.Owned()[string(cell)] > 0 })
 }
+
+// NoBucket is ErrNoBucket with the names.
+func NoBucket(campaign ids.CampaignID, cell ids.CellID) error {
+	return numbered(ErrNoBucket, "cell_id", cell, "campaign_id", campaign)
+}

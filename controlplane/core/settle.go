@@ -24,6 +24,9 @@ type settleRow struct {
 //	                 APPLIED            REFUSED             VOIDED
 //	GRANT  BOOKED    DONE               VOIDED, give back   VOIDED, give back
 //	RETURN PROPOSED  DONE, give back    DONE with 0 units   VOIDED
+//	LIMIT  BOOKED    DONE               -                   -
+//
+// A limit change has no cell: its answer is that some shard has recorded it.
 var settleTable = map[AdjustmentKind]map[JournalState]map[Outcome]settleRow{
 	KindGrant: {StateBooked: {
 		OutcomeApplied: {StateDone, OutcomeApplied, EffectNone},
@@ -34,6 +37,9 @@ var settleTable = map[AdjustmentKind]map[JournalState]map[Outcome]settleRow{
 		OutcomeApplied: {StateDone, OutcomeApplied, EffectGiveBack},
 		OutcomeRefused: {StateDone, OutcomeRefused, EffectNone},
 		OutcomeVoided:  {StateVoided, OutcomeVoided, EffectNone},
+	}},
+	KindLimit: {StateBooked: {
+		OutcomeApplied: {StateDone, OutcomeApplied, EffectNone},
 	}},
 }
 

@@ -47,8 +47,8 @@ func NewBook(key BookKey, plan allocator.Plan, cells map[ids.CellID]Cell) (Book,
 }
 
 // Grant moves units from the reserve to a cell and takes the cell's next
-// number. ErrFinal, ErrCellState (only an ACTIVE cell is granted units),
-// ErrNotReclaimed, ErrStaleCell, ErrReserveShort.
+// number. ErrFinal, ErrLowering (the reserve is spoken for), ErrCellState (only an
+// ACTIVE cell is granted units), ErrNotReclaimed, ErrStaleCell, ErrReserveShort.
 func (b Book) Grant(cell Cell, units quantity.Quantity) (Book, Step, error) {
 	if err := positive(units); err != nil {
 		return Book{}, Step{}, err
@@ -58,6 +58,9 @@ func (b Book) Grant(cell Cell, units quantity.Quantity) (Book, Step, error) {
 	}
 	if err := b.MayBegin(); err != nil {
 		return Book{}, Step{}, err
+	}
+	if !b.LimitTarget.IsZero() {
+		return Book{}, Step{}, Lowering(b)
 	}
 	if err := cell.mayBeGranted(); err != nil {
 		return Book{}, Step{}, err
@@ -79,13 +82,17 @@ func (b Book) Grant(cell Cell, units quantity.Quantity) (Book, Step, error) {
 }
 
 // ProposeReturn takes the number of a return; no unit moves before the shard
-// has applied it. ErrCellState, ErrStaleCell, ErrAllocationShort.
+// has applied it. ErrFinal (a final book has no reserve to return to),
+// ErrCellState, ErrStaleCell, ErrAllocationShort.
 func (b Book) ProposeReturn(cell Cell, units quantity.Quantity) (Book, Step, error) {
 	if err := positive(units); err != nil {
 		return Book{}, Step{}, err
 	}
 	if err := b.MayBegin(); err != nil {
 		return Book{}, Step{}, err
+	}
+	if b.Final {
+		return Book{}, Step{}, numbered(ErrFinal, "campaign_id", b.Key.Campaign, "sku_id", b.Key.SKU)
 	}
 	if cell.State != CellActive && cell.State != CellDraining {
 		return Book{}, Step{}, cell.refuses("return")
@@ -194,9 +201,11 @@ func finish(b Book, s Step) (Book, Step, error) {
 	return b, s, nil
 }
 
-func positive(units quantity.Quantity) error {
+func positive(units quantity.Quantity) error { return atLeastOne("units", units) }
+
+func atLeastOne(field string, units quantity.Quantity) error {
 	if units.IsZero() {
-		return invalid("units", "must be from 1 to 1000000000")
+		return invalid(field, "must be from 1 to 1000000000")
 	}
 	return nil
 }

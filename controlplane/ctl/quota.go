@@ -18,7 +18,7 @@ import (
 func (c *cli) quotaCommand() *cobra.Command {
 	return group("quota", "See and move units between the reserve and cells",
 		"  cellctl quota list double-eleven\n  cellctl quota top-up double-eleven phone-x cell-1 200",
-		c.quotaSplit(), c.quotaList(), c.quotaTopUp(), c.quotaHistory())
+		c.quotaSplit(), c.quotaList(), c.quotaTopUp(), c.quotaReturn(), c.quotaTransfer(), c.quotaHistory())
 }
 
 func (c *cli) quotaSplit() *cobra.Command {

@@ -31,17 +31,22 @@ func (t TopUp) Parameters() string {
 // the same parameters answers the first result, whatever happened since; with
 // others it is core.ErrIDReused.
 func (s *Service) TopUp(ctx context.Context, who Caller, t TopUp, validateOnly bool) (store.Moved, error) {
+	return s.move(ctx, s.topUp(who, t), validateOnly)
+}
+
+// move carries one move out, or only tells what it would come to.
+func (s *Service) move(ctx context.Context, m store.Move, validateOnly bool) (store.Moved, error) {
 	if validateOnly {
-		return s.wouldTopUp(ctx, who, t)
+		return s.wouldMove(ctx, m)
 	}
-	moved, err := s.Store.Move(ctx, s.move(who, t))
+	moved, err := s.Store.Move(ctx, m)
 	if err == nil {
 		s.visible(ctx, moved.Revision)
 	}
 	return moved, err
 }
 
-func (s *Service) move(who Caller, t TopUp) store.Move {
+func (s *Service) topUp(who Caller, t TopUp) store.Move {
 	return store.Move{
 		RecordID: t.AdjustmentID, Parameters: t.Parameters(), Key: t.Key, ExpectedVersion: t.ExpectedVersion,
 		Actor: who.Name, Method: who.Method, Reason: t.Reason,
@@ -68,43 +73,57 @@ func unknownCell(id ids.CellID) error {
 }
 
 // mayTopUp refuses units that nobody could sell: the campaign is not on sale or
-// about to be, or the cell is home to nobody in it.
+// about to be, or the cell is home to nobody in it, or nobody of it is alive.
 func (s *Service) mayTopUp(tx *store.Tx, t TopUp) error {
-	campaign, err := need(tx, t.Key.Campaign)
+	if err := s.onSale(tx, t.Key.Campaign); err != nil {
+		return err
+	}
+	return s.mayTake(tx, t.Key.Campaign, t.Cell)
+}
+
+// onSale refuses a campaign whose books may not be moved by operators.
+func (s *Service) onSale(tx *store.Tx, id ids.CampaignID) error {
+	campaign, err := need(tx, id)
 	if err != nil {
 		return err
 	}
-	if state := campaign.ReadState(s.Clock.Now()); state != core.CampaignPublished && state != core.CampaignOpen && state != core.CampaignPaused {
-		return rpcstatus.With(fmt.Errorf("%w: %s is %s", core.ErrCampaignState, t.Key.Campaign, state),
-			map[string]string{"campaign_id": string(t.Key.Campaign), "state": state.String()}, nil, 0)
-	}
-	_, known, err := tx.Cell(t.Cell)
-	if err != nil {
-		return err
-	}
-	if !known {
-		return unknownCell(t.Cell)
-	}
-	route, routed, err := tx.Route(t.Key.Campaign)
-	if err != nil {
-		return err
-	}
-	if !routed || !route.Owns(t.Cell) {
-		return rpcstatus.With(fmt.Errorf("%w: %s in %s", core.ErrNoBucket, t.Cell, t.Key.Campaign), map[string]string{"cell_id": string(t.Cell)}, nil, 0)
+	if !campaign.OnSale(s.Clock.Now()) {
+		return campaign.Refuses(s.Clock.Now())
 	}
 	return nil
 }
 
-// wouldTopUp decides on what a transaction reads and puts nothing.
-func (s *Service) wouldTopUp(ctx context.Context, who Caller, t TopUp) (store.Moved, error) {
-	m := s.move(who, t)
+// mayTake refuses a cell that is unknown, home to nobody in the campaign, or
+// SUSPECT: by the view, which may be late, so that the units of the rare grant that
+// slips through wait for the cell's return or its fence.
+func (s *Service) mayTake(tx *store.Tx, campaign ids.CampaignID, id ids.CellID) error {
+	cell, known, err := tx.Cell(id)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return unknownCell(id)
+	}
+	route, routed, err := tx.Route(campaign)
+	if err != nil {
+		return err
+	}
+	if !routed || !route.Owns(id) {
+		return core.NoBucket(campaign, id)
+	}
+	return cell.MayTakeAs(s.View.Snapshot().CellState(cell))
+}
+
+// wouldMove decides on what a transaction reads and puts nothing; so the move's
+// Also must not put anything.
+func (s *Service) wouldMove(ctx context.Context, m store.Move) (store.Moved, error) {
 	var out store.Moved
-	_, err := s.Store.Update(ctx, "would move "+t.AdjustmentID, func(tx *store.Tx) error {
-		record, done, err := tx.Record(t.AdjustmentID)
+	_, err := s.Store.Update(ctx, "would move "+m.RecordID, func(tx *store.Tx) error {
+		record, done, err := tx.Record(m.RecordID)
 		if err != nil {
 			return err
 		}
-		book, known, err := tx.Book(t.Key)
+		book, known, err := tx.Book(m.Key)
 		switch {
 		case err != nil:
 			return err
@@ -117,16 +136,16 @@ func (s *Service) wouldTopUp(ctx context.Context, who Caller, t TopUp) (store.Mo
 		}
 		switch {
 		case !known:
-			return fmt.Errorf("%w: %s", core.ErrUnknownSKU, t.Key)
-		case t.ExpectedVersion != 0 && t.ExpectedVersion != book.Version:
-			return core.VersionConflict(t.ExpectedVersion, book.Version)
+			return fmt.Errorf("%w: %s", core.ErrUnknownSKU, m.Key)
+		case m.ExpectedVersion != 0 && m.ExpectedVersion != book.Version:
+			return core.VersionConflict(m.ExpectedVersion, book.Version)
 		}
 		cells, err := tx.Cells()
 		if err != nil {
 			return err
 		}
 		next, adjustments, err := m.Edit(book, cells)
-		out = store.Moved{Book: next, Record: core.Record{ID: t.AdjustmentID, Key: t.Key, Adjustments: adjustments}}
+		out = store.Moved{Book: next, Record: core.Record{ID: m.RecordID, Key: m.Key, Adjustments: adjustments}}
 		return err
 	})
 	return out, err

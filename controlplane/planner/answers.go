@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
@@ -29,6 +30,9 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, report
 	}
 	record, leader := p.answered(r.GetDirectiveId(), cell)
 	defer p.Wake()
+	if change, isNotice := strings.CutPrefix(r.GetDirectiveId(), noticePrefix); isNotice {
+		return p.recorded(ctx, leader, cell, record, change, r.GetDetail())
+	}
 	if isRules {
 		p.gotRules(cell, campaign, reporter.Stream, version)
 		return nil

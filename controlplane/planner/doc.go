@@ -9,7 +9,8 @@
 //  2. publish:  each PUBLISHING campaign goes one step on (publish.go has the table)
 //  3. join:     cells that joined after the publish get an allocation of 0 in every book
 //  4. rules:    each linked cell gets the newest rules of each of its campaigns
-//  5. adjust:   each open adjustment is sent to its cell, in the order of numbers
+//  5. adjust:   each open adjustment is sent to its cell, in the order of numbers;
+//     each limit change that no shard has recorded to one cell of its book
 //  6. operate:  each open operation of another kind is handed to the driver of its kind
 //
 // Nothing in memory decides: a tick that is repeated, by this leader or the

@@ -130,6 +130,7 @@ func (p *Planner) tick(ctx context.Context, leader core.Leader) {
 	p.join(ctx, leader, s)      // 3. join
 	p.sendRules(ctx, leader, s) // 4. rules
 	p.sendOpen(ctx, leader, s)  // 5. adjust
+	p.sendNotices(ctx, leader, s)
 }
 
 // closeOver closes the campaigns whose window is over. The cells judge by their

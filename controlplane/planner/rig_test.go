@@ -29,14 +29,15 @@ const wait = 20 * time.Second
 // shard is one cell as the planner's neighbour: a stream, and a shard that takes
 // exactly the next number, keeps outcomes by id, and can be deaf.
 type shard struct {
-	stream  uint64
-	deaf    bool   // takes directives and answers nothing
-	refuse  string // answers rules with this
-	rules   map[ids.CampaignID]*pb.CampaignRules
-	applied map[string]pb.AdjustmentOutcome
-	last    map[core.BookKey]int64
-	granted map[core.BookKey]int64
-	log     []string // directive ids in the order in which they came
+	stream   uint64
+	deaf     bool   // takes directives and answers nothing
+	refuse   string // answers rules and notices with this
+	rules    map[ids.CampaignID]*pb.CampaignRules
+	applied  map[string]pb.AdjustmentOutcome
+	last     map[core.BookKey]int64
+	granted  map[core.BookKey]int64
+	recorded []string // ids of book changes that moved no unit
+	log      []string // directive ids in the order in which they came
 }
 
 // cells is the fake hub: it behaves as a cell does, over the planner's own seam.
@@ -111,6 +112,12 @@ func (s *shard) take(d *pb.Directive) *pb.DirectiveResult {
 	if r := d.GetRules(); r != nil {
 		if result.Detail = s.refuse; s.refuse == "" {
 			s.rules[ids.CampaignID(r.GetSpec().GetCampaignId())] = r
+		}
+		return result
+	}
+	if n := d.GetBookNotice(); n != nil {
+		if result.Detail = s.refuse; s.refuse == "" {
+			s.recorded = append(s.recorded, n.GetBookRecordId())
 		}
 		return result
 	}
@@ -242,7 +249,21 @@ func (r *rig) lead() {
 func (r *rig) link(id ids.CellID) {
 	r.t.Helper()
 	s := r.cells.connect(id)
+	r.alive(id)
 	testkit.Eventually(r.t, wait, func() error { return r.raise(id, s.stream) })
+}
+
+// alive registers the cell's process under a lease; without one the cell is SUSPECT.
+func (r *rig) alive(id ids.CellID) {
+	r.t.Helper()
+	ctx := testkit.Deadline(r.t)
+	lease, err := r.store.GrantLease(ctx, time.Minute)
+	if err == nil {
+		_, err = r.store.Register(ctx, r.leader, core.Instance{Cell: id, ID: "p1", Group: "a", Lease: lease}, func(core.Cell) error { return nil })
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func (r *rig) raise(id ids.CellID, stream uint64) error {

@@ -1,10 +1,36 @@
 package quota
 
-// Ids of the adjustments that an operation makes. A transfer's keep the caller's
-// prefix, so that `quota history` shows them side by side.
+import (
+	"strconv"
+	"strings"
+
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// Ids of the records and adjustments that an operation makes. A transfer's keep the
+// caller's prefix, so that `quota history` shows them side by side. Those of a
+// lowering are digests behind a prefix that no caller may bring: however long the
+// names, they are within what shards take.
 
 // ReturnID names the return of a transfer, in journal and shard.
 func ReturnID(transfer string) string { return transfer + ".return" }
 
 // GrantID names the grant of a transfer.
 func GrantID(transfer string) string { return transfer + ".grant" }
+
+// limitID names the records by which a lowering goes on from a version of the book.
+func limitID(operation, what string, bookVersion int64) string {
+	return "limit." + core.Digest(operation, what, strconv.FormatInt(bookVersion, 10))
+}
+
+// limitReturnID names one cell's return inside such a record.
+func limitReturnID(record string, cell ids.CellID) string {
+	return "limit." + core.Digest(record, string(cell))
+}
+
+// keyOf gives the book that an operation of this room is about.
+func keyOf(op core.Operation) core.BookKey {
+	campaign, sku, _ := strings.Cut(op.Subject, "/")
+	return core.BookKey{Campaign: ids.CampaignID(campaign), SKU: ids.SKUID(sku)}
+}

@@ -48,7 +48,7 @@ func (d *Driver) topUpOthers(ctx context.Context, w *work) error {
 		}
 		moved, err := d.store.Move(ctx, w.topUp(snapshot, reclaim.Key, units, d))
 		switch {
-		case errors.Is(err, errKept), errors.Is(err, core.ErrFinal):
+		case errors.Is(err, errKept), errors.Is(err, core.ErrFinal), errors.Is(err, core.ErrLowering):
 			kept = append(kept, err.Error())
 			continue
 		case err != nil:
