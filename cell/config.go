@@ -35,6 +35,7 @@ type Config struct {
 	Outbox    Outbox    `config:"outbox"`
 	Payment   Payment   `config:"payment"`
 	Provider  Provider  `config:"provider"`
+	Refund    Refund    `config:"refund"`
 	Rebuild   Rebuild   `config:"rebuild"`
 	Gate      Gate      `config:"gate"`
 	Status    Status    `config:"status"`
@@ -139,8 +140,19 @@ type Payment struct {
 // Provider is the payment channel that the closer asks.
 type Provider struct {
 	Kind    string        `config:"kind" default:"sandbox" oneof:"sandbox,http" doc:"sandbox knows no attempt; http asks url"`
-	URL     string        `config:"url" default:"" doc:"address of the channel's inquiry"`
-	Timeout time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"of one inquiry"`
+	URL     string        `config:"url" default:"" doc:"address of the channel: inquiries and refunds"`
+	Timeout time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"of one question"`
+	KeyID   string        `config:"key_id" default:"" doc:"payment key of keys_dir that signs questions; answers must then be signed too. Empty: neither is"`
+	// Acceptance looks at a late payment's state before its refund ends.
+	RefundAfter time.Duration `config:"refund_after" default:"5s" min:"0s" max:"24h" doc:"sandbox: how long a refund stays pending"`
+}
+
+// Refund paces the refunds that the channel is asked for.
+type Refund struct {
+	Interval   time.Duration `config:"interval" default:"500ms" min:"10ms" max:"1m" doc:"between rounds"`
+	Batch      int           `config:"batch" default:"100" min:"1" max:"500" doc:"refunds asked for, and orders of cancelled campaigns swept, in one round"`
+	BackoffMin time.Duration `config:"backoff_min" default:"1s" min:"10ms" max:"1h" doc:"first pause before the channel is asked again; doubled every time"`
+	BackoffMax time.Duration `config:"backoff_max" default:"1m" min:"100ms" max:"24h" doc:"longest such pause; a refund that reaches it is an error in the log at every question"`
 }
 
 // Rebuild paces the making of mirrors.

@@ -12,11 +12,13 @@ import (
 	"github.com/cellquota/cellquota/cell/outbox"
 	"github.com/cellquota/cellquota/cell/payment"
 	"github.com/cellquota/cellquota/cell/payment/provider"
+	"github.com/cellquota/cellquota/cell/payment/refund"
 	"github.com/cellquota/cellquota/cell/rebuild"
 	"github.com/cellquota/cellquota/cell/relay"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/lifecycle"
+	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -93,19 +95,45 @@ func (p *parts) startOrders(group *lifecycle.Group) error {
 }
 
 func (p *parts) startCloser(group *lifecycle.Group) error {
-	var channel provider.Provider = &provider.Sandbox{}
-	if p.cfg.Provider.Kind == "http" {
-		channel = &provider.HTTP{URL: p.cfg.Provider.URL, Timeout: p.cfg.Provider.Timeout}
+	channel, err := p.channel()
+	if err != nil {
+		return err
 	}
+	cancelled := func() []ids.CampaignID { return p.rules.Current().Cancelled() }
 	loop, err := closer.New(p.shard, channel, closer.Config{
-		Interval: p.cfg.Closer.Interval, Batch: p.cfg.Closer.Batch,
+		Interval: p.cfg.Closer.Interval, Batch: p.cfg.Closer.Batch, Cancelled: cancelled,
 		Waits: shard.CloseWaits{Payment: p.cfg.Payment.Grace, Restore: p.cfg.Closer.RestoreGrace, Attempt: p.cfg.Payment.AttemptGrace},
 	}, p.clock, p.log, p.registry)
 	if err != nil {
 		return err
 	}
+	refunds, err := refund.New(p.shard, channel, refund.Config{
+		Interval: p.cfg.Refund.Interval, Batch: p.cfg.Refund.Batch, AttemptGrace: p.cfg.Payment.AttemptGrace, Cancelled: cancelled,
+		Pace: shard.RefundPace{First: p.cfg.Refund.BackoffMin, Longest: p.cfg.Refund.BackoffMax},
+	}, p.clock, p.log, p.registry)
+	if err != nil {
+		return err
+	}
 	group.Go("closer", loop.Run)
+	group.Go("refunds", refunds.Run)
 	return nil
+}
+
+// channel is the payment channel that is asked about attempts and for refunds.
+func (p *parts) channel() (provider.Provider, error) {
+	if p.cfg.Provider.Kind != "http" {
+		return &provider.Sandbox{RefundAfter: p.cfg.Provider.RefundAfter}, nil
+	}
+	channel := &provider.HTTP{URL: p.cfg.Provider.URL, Timeout: p.cfg.Provider.Timeout}
+	if p.cfg.Provider.KeyID == "" {
+		return channel, nil
+	}
+	keys, err := signed.LoadKeys(p.cfg.KeysDir, signed.UsePayment)
+	if err != nil {
+		return nil, fmt.Errorf("keys_dir: %w", err)
+	}
+	channel.Keys, channel.Key, channel.Clock = keys, p.cfg.Provider.KeyID, p.clock
+	return channel, nil
 }
 
 func (p *parts) startOutbox(group *lifecycle.Group) error {

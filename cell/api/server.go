@@ -67,6 +67,7 @@ type Payments interface {
 	Start(ctx context.Context, order ids.OrderID, user ids.UserID, id ids.PaymentID) (payment.Attempt, error)
 	Callback(ctx context.Context, c payment.Callback) (payment.Outcome, error)
 	Cancel(ctx context.Context, order ids.OrderID, user ids.UserID) (shard.Order, error)
+	Refund(ctx context.Context, in payment.RefundRequest) (payment.RefundStanding, error)
 }
 
 // Orders are read from the shard; *shard.Store is one.

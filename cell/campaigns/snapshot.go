@@ -17,9 +17,11 @@ type Campaign struct {
 	OpenAt  time.Time
 	CloseAt time.Time
 	// PerSKU: "one order per user" counts per SKU; else per campaign.
-	PerSKU  bool
-	Buckets []*pb.DomainBuckets
-	skus    map[ids.SKUID]SKU
+	PerSKU bool
+	// Cancelled: nothing is admitted any more, unpaid orders are closed and paid ones refunded.
+	Cancelled bool
+	Buckets   []*pb.DomainBuckets
+	skus      map[ids.SKUID]SKU
 }
 
 // SKU is one SKU's rules.
@@ -46,7 +48,9 @@ func (c *Campaign) SKUs() []SKU {
 }
 
 // Sells tells whether the stored state lets this cell admit at all; the window is judged by Redis TIME.
-func (c *Campaign) Sells() bool { return c.State == pb.CampaignState_CAMPAIGN_STATE_PUBLISHED }
+func (c *Campaign) Sells() bool {
+	return c.State == pb.CampaignState_CAMPAIGN_STATE_PUBLISHED && !c.Cancelled
+}
 
 // Snapshot is every campaign at one moment. Never changed after it was made.
 type Snapshot struct {
@@ -66,6 +70,17 @@ func (s *Snapshot) All() []*Campaign {
 	out := make([]*Campaign, 0, len(s.order))
 	for _, id := range s.order {
 		out = append(out, s.campaigns[id])
+	}
+	return out
+}
+
+// Cancelled lists the campaigns that were cancelled.
+func (s *Snapshot) Cancelled() []ids.CampaignID {
+	var out []ids.CampaignID
+	for _, id := range s.order {
+		if s.campaigns[id].Cancelled {
+			out = append(out, id)
+		}
 	}
 	return out
 }
@@ -99,7 +114,7 @@ func readCampaign(row shard.CampaignRow) *Campaign {
 	}
 	c := &Campaign{
 		ID: row.ID, Version: row.Version, State: rules.GetState(), Spec: spec, OpenAt: spec.GetOpenAt().AsTime(), CloseAt: spec.GetCloseAt().AsTime(),
-		PerSKU: spec.GetPurchaseScope() != pb.PurchaseScope_PURCHASE_SCOPE_CAMPAIGN, Buckets: rules.GetBuckets(), skus: map[ids.SKUID]SKU{},
+		PerSKU: spec.GetPurchaseScope() != pb.PurchaseScope_PURCHASE_SCOPE_CAMPAIGN, Cancelled: rules.GetCancelled(), Buckets: rules.GetBuckets(), skus: map[ids.SKUID]SKU{},
 	}
 	for _, s := range spec.GetSkus() {
 		c.skus[ids.SKUID(s.GetSkuId())] = SKU{ID: ids.SKUID(s.GetSkuId()), Price: s.GetPrice()}

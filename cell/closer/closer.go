@@ -20,6 +20,7 @@ import (
 type Store interface {
 	Heartbeat(ctx context.Context) error
 	CloseDue(ctx context.Context, limit int, waits shard.CloseWaits) ([]shard.StepResult, []shard.OpenAttempt, error)
+	CloseCancelled(ctx context.Context, campaigns []ids.CampaignID, limit int, waits shard.CloseWaits) ([]shard.StepResult, []shard.OpenAttempt, error)
 	StepOrders(ctx context.Context, attemptGrace time.Duration, steps []shard.Step) ([]shard.StepResult, error)
 }
 
@@ -28,6 +29,8 @@ type Config struct {
 	Interval time.Duration // between rounds; default 200 ms
 	Batch    int           // orders in one transaction; default 200
 	Waits    shard.CloseWaits
+	// Cancelled lists the campaigns whose unpaid orders are closed at once; nil: none.
+	Cancelled func() []ids.CampaignID
 }
 
 const (
@@ -55,6 +58,9 @@ func New(store Store, channel provider.Provider, cfg Config, clk clock.Clock, lo
 	}
 	if cfg.Batch <= 0 {
 		cfg.Batch = 200
+	}
+	if cfg.Cancelled == nil {
+		cfg.Cancelled = func() []ids.CampaignID { return nil }
 	}
 	l := &Loop{
 		store: store, channel: channel, cfg: cfg, clock: clk, log: log,
@@ -101,30 +107,47 @@ func (l *Loop) Round(ctx context.Context) error {
 	if err := l.store.Heartbeat(ctx); err != nil {
 		return err
 	}
+	if err := l.close(ctx, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
+		return l.store.CloseDue(ctx, l.cfg.Batch, l.cfg.Waits)
+	}); err != nil {
+		return err
+	}
+	cancelled := l.cfg.Cancelled()
+	if len(cancelled) == 0 {
+		return nil
+	}
+	return l.close(ctx, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
+		return l.store.CloseCancelled(ctx, cancelled, l.cfg.Batch, l.cfg.Waits)
+	})
+}
+
+// close takes batch after batch until one is not full. Orders that were asked about take a place in
+// their batch, and are not due again at once.
+func (l *Loop) close(ctx context.Context, take func() ([]shard.StepResult, []shard.OpenAttempt, error)) error {
 	for range maxRounds {
-		closed, open, err := l.store.CloseDue(ctx, l.cfg.Batch, l.cfg.Waits)
+		closed, open, err := take()
 		if err != nil {
 			return err
 		}
 		for i := range closed {
-			if closed[i].Closed {
-				l.delay.Observe(closed[i].DueFor.Seconds())
+			if closed[i].Closed { // of a cancelled campaign, perhaps before it was due
+				l.delay.Observe(max(0, closed[i].DueFor.Seconds()))
 			}
 		}
+		open = onePerOrder(open)
 		if err := l.ask(ctx, open); err != nil {
 			return err
 		}
-		if len(closed) < l.cfg.Batch {
+		if len(closed)+len(open) < l.cfg.Batch {
 			return nil
 		}
 	}
 	return nil
 }
 
-// ask puts the question for each order's open attempts and applies the answers, one attempt per
-// order at a time; the others have their turn in the next round.
+// ask puts the question about open attempts, one per order, and applies the answers; an order's other
+// attempts have their turn in the next round.
 func (l *Loop) ask(ctx context.Context, open []shard.OpenAttempt) error {
-	open = onePerOrder(open)
 	if len(open) == 0 {
 		return nil
 	}

@@ -9,7 +9,9 @@
 // share the work by SKIP LOCKED; each unit is given back once (K77). This process's clock paces the
 // loop and decides nothing (K32).
 //
-// A round is: 1. heartbeat, 2. close what is due, 3. ask about open attempts, 4. apply the answers.
+// A round is: 1. heartbeat, 2. close what is due, 3. ask about open attempts, 4. apply the answers; and
+// 2 to 4 again for the unpaid orders of cancelled campaigns, whatever their time: the deadline of an
+// attempt nobody answers for stays that of expires_at.
 //
 // # Neighbours
 //

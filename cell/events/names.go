@@ -15,6 +15,7 @@ const (
 	TypeOrderPaid       = "order-paid"
 	TypeOrderClosed     = "order-closed"
 	TypeRefundRequested = "refund-requested"
+	TypeRefundCompleted = "refund-completed"
 )
 
 // OrderEventsTopic carries what happened to orders, of all cells, for others.

@@ -16,6 +16,7 @@
 //
 // # Neighbours
 //
-// cell/shard writes; cell/payment/provider asks the channel (for cell/closer); cell/api and the edge
-// have verified the signature before Callback is called.
+// cell/shard writes; cell/payment/provider asks the channel (for cell/closer and for
+// cell/payment/refund, which drives what Refund and late payments want); cell/api and the edge have
+// verified the signature before Callback is called.
 package payment

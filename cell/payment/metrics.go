@@ -11,9 +11,7 @@ import (
 )
 
 type metrics struct {
-	steps     *prometheus.CounterVec // kind, outcome
-	refunds   prometheus.Counter
-	conflicts prometheus.Counter
+	steps *prometheus.CounterVec // kind, outcome
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -21,17 +19,11 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: telemetry.Namespace, Name: "payment_steps_total", Help: "Steps of orders by customers and the payment channel.",
 		}, []string{"kind", "outcome"}),
-		refunds: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: telemetry.Namespace, Name: "refunds_total", Help: "Refunds asked of the payment channel.",
-		}),
-		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: telemetry.Namespace, Name: "payment_close_conflicts_total", Help: "Payments that succeeded after their order was closed.",
-		}),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	return m, errors.Join(reg.Register(m.steps), reg.Register(m.refunds), reg.Register(m.conflicts))
+	return m, reg.Register(m.steps)
 }
 
 func outcomeOf(err error) string {

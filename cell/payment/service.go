@@ -97,6 +97,36 @@ func (s *Service) Cancel(ctx context.Context, order ids.OrderID, user ids.UserID
 	return res.Order, err
 }
 
+// RefundRequest asks for an order's money to go back.
+type RefundRequest struct {
+	Order ids.OrderID
+	// ID is minted by the caller before its first try.
+	ID            string
+	Actor, Reason string
+	// CheckOnly decides and changes nothing.
+	CheckOnly bool
+}
+
+// RefundStanding is a refund as it stands.
+type RefundStanding struct {
+	Order   shard.Order
+	ID      string
+	Payment ids.PaymentID
+	State   shard.PaymentState
+}
+
+// Refund wants the refund of a paid order; cell/payment/refund drives it from there. The same id again
+// is answered as it stands; so is an order that was paid after it was closed, whose money goes back
+// without being asked for: under the id that it has. shard.ErrNeverPaid, ErrRefundUnderWay,
+// ErrRefunded, ErrRefundIDUsed, ErrNotFound.
+func (s *Service) Refund(ctx context.Context, in RefundRequest) (RefundStanding, error) {
+	res, err := s.do(ctx, shard.Step{
+		Kind: shard.StepRefund, Order: in.Order, RefundID: in.ID,
+		Ask: shard.Asked{Cause: shard.RefundRequested, Actor: in.Actor, Reason: in.Reason, CheckOnly: in.CheckOnly},
+	})
+	return RefundStanding{Order: res.Order, ID: res.RefundID, Payment: res.RefundOf, State: res.Payment}, err
+}
+
 // Callback is the channel's message; its signature was verified.
 type Callback struct {
 	Order    ids.OrderID
@@ -230,10 +260,6 @@ func (s *Service) note(step *shard.Step, r *shard.StepResult) {
 	s.metrics.steps.WithLabelValues(string(step.Kind), outcomeOf(r.Err)).Inc()
 	if r.Refund == "" {
 		return
-	}
-	s.metrics.refunds.Inc()
-	if r.Refund == shard.RefundAfterClose {
-		s.metrics.conflicts.Inc()
 	}
 	s.log.Warn("payment to be refunded", telemetry.Event, "payment_refund_requested", telemetry.OrderID, step.Order,
 		telemetry.PaymentID, step.Payment, "cause", r.Refund)

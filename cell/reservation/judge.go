@@ -52,6 +52,8 @@ type Rules struct {
 	TTL             time.Duration
 	// TTLByRisk shortens TTL for a risk tier.
 	TTLByRisk map[string]time.Duration
+	// Cancelled: the campaign was cancelled; what is still in the log gets no order.
+	Cancelled bool
 }
 
 // PaymentTTL is how long an order of a risk tier may stay unpaid.
@@ -106,7 +108,7 @@ func Judge(m *Admission, f *Facts) Verdict {
 		return Verdict{Reason: LostAdmission}
 	case f.Rules == nil, m.Quantity < 1, m.Quantity > f.Rules.MaxQuantity, m.Price != f.Rules.Price:
 		return Verdict{Reason: Malformed}
-	case m.AdmittedAt.Before(f.Rules.OpenAt), !m.AdmittedAt.Before(f.Rules.CloseAt):
+	case f.Rules.Cancelled, m.AdmittedAt.Before(f.Rules.OpenAt), !m.AdmittedAt.Before(f.Rules.CloseAt):
 		return Verdict{Reason: WindowClosed}
 	case !m.PermitExpiresAt.IsZero() && !m.AdmittedAt.Before(m.PermitExpiresAt):
 		return Verdict{Reason: Expired}

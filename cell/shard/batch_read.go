@@ -216,7 +216,7 @@ func (s *Store) completeRules(ctx context.Context, t tx, rules map[skuKey]*batch
 		if err != nil {
 			return err
 		}
-		r.MaxQuantity, r.TTLByRisk = kept.maxQuantity, kept.ttlByRisk
+		r.MaxQuantity, r.TTLByRisk, r.Cancelled = kept.maxQuantity, kept.ttlByRisk, kept.cancelled
 	}
 	return nil
 }

@@ -23,6 +23,8 @@ type metrics struct {
 	settle        prometheus.Histogram     // from reservation to confirmation or release
 	stockFailures *prometheus.CounterVec   // reason
 	reservations  *prometheus.GaugeVec     // state
+	refunds       prometheus.Counter
+	conflicts     prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, pool *pgxpool.Pool) (*metrics, error) {
@@ -52,6 +54,12 @@ func newMetrics(reg prometheus.Registerer, pool *pgxpool.Pool) (*metrics, error)
 			Namespace: telemetry.Namespace, Name: "reservations",
 			Help: "Units by state of their reservation, as of the last read of the stock rows.",
 		}, []string{"state"}),
+		refunds: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: telemetry.Namespace, Name: "refunds_total", Help: "Refunds asked of the payment channel, each once, whoever brought the word of the payment.",
+		}),
+		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: telemetry.Namespace, Name: "payment_close_conflicts_total", Help: "Payments that succeeded after their order was closed.",
+		}),
 	}
 	conns := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: telemetry.Namespace, Name: "shard_connections_in_use", Help: "Connections of the pool that are in use.",
@@ -59,7 +67,7 @@ func newMetrics(reg prometheus.Registerer, pool *pgxpool.Pool) (*metrics, error)
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.transactions, m.txDuration, m.lockWait, m.commit, m.settle, m.stockFailures, m.reservations, conns} {
+	for _, c := range []prometheus.Collector{m.transactions, m.txDuration, m.lockWait, m.commit, m.settle, m.stockFailures, m.reservations, m.refunds, m.conflicts, conns} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -81,6 +89,14 @@ func (m *metrics) settled(r *stepRun) {
 	for _, c := range r.out.changes {
 		if c.State != c.was.State {
 			m.settle.Observe(max(0, c.now.Sub(c.CreatedAt).Seconds()))
+		}
+	}
+	for i := range r.out.refunds {
+		if f := &r.out.refunds[i]; f.state == refundPending {
+			m.refunds.Inc()
+			if f.cause == RefundAfterClose {
+				m.conflicts.Inc()
+			}
 		}
 	}
 }

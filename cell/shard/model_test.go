@@ -1,6 +1,7 @@
 package shard_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,9 @@ type modelOrder struct {
 	state    reservation.OrderState
 	open     map[string]bool // attempts
 	taken    map[string]bool
+	paidBy   string
+	back     map[string]bool // attempts whose money went back
+	wanted   bool            // a refund of paidBy, by an operator
 	born     int
 }
 
@@ -42,7 +46,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b.ctx = testkit.Deadline(t) // of one history, not of all
 		b.wipe()
-		b.sell(1, shortTTL, longWindow)
+		b.sell(1, shortTTL, longWindow, restocks)
 		b.must(b.store.Heartbeat(b.ctx))
 		m := &model{granted: 1, available: 1, orders: map[string]*modelOrder{}, seen: map[string]shard.Decision{}}
 		var sent []shard.Message
@@ -87,6 +91,8 @@ func TestModel(t *testing.T) {
 			"fail":    m.stepper(b, shard.StepFailed),
 			"pending": m.stepper(b, shard.StepPending),
 			"cancel":  m.stepper(b, shard.StepCancel),
+			"want":    m.want(b),
+			"refund":  m.refund(b),
 			"time": func(rt *rapid.T) {
 				b.advance(20 * time.Second) // everything born before is over, and so is the grace of its attempts
 				m.expired++
@@ -111,7 +117,7 @@ func (b *bench) wipe() {
 	b.t.Helper()
 	b.exec(b.admin, "ALTER TABLE cellquota.ledger DISABLE TRIGGER USER")
 	b.exec(b.admin, `TRUNCATE cellquota.stock, cellquota.ledger, cellquota.orders, cellquota.reservations, cellquota.buyers, cellquota.inbox, cellquota.outbox,
-		cellquota.adjustments, cellquota.payments, cellquota.payment_refusals, cellquota.mirrors, cellquota.positions, cellquota.buckets, cellquota.skus, cellquota.campaigns, cellquota.heartbeat`)
+		cellquota.adjustments, cellquota.payments, cellquota.refunds, cellquota.payment_refusals, cellquota.mirrors, cellquota.positions, cellquota.buckets, cellquota.skus, cellquota.campaigns, cellquota.heartbeat`)
 	b.exec(b.admin, "ALTER TABLE cellquota.ledger ENABLE TRIGGER USER")
 	b.next = 0
 }
@@ -137,7 +143,7 @@ func (m *model) deliver(t *rapid.T, msgs []shard.Message, got []shard.Decision) 
 		default:
 			m.available, m.reserved = m.available-x.Quantity, m.reserved+x.Quantity
 			m.orders[string(x.User)] = &modelOrder{
-				id: x.Reservation.Order(), quantity: x.Quantity, state: reservation.PendingPayment, open: map[string]bool{}, taken: map[string]bool{}, born: m.expired,
+				id: x.Reservation.Order(), quantity: x.Quantity, state: reservation.PendingPayment, open: map[string]bool{}, taken: map[string]bool{}, back: map[string]bool{}, born: m.expired,
 			}
 		}
 		if got[i].Outcome != want.Outcome || got[i].Reason != want.Reason || got[i].Duplicate != want.Duplicate {
@@ -185,7 +191,7 @@ func (m *model) stepper(b *bench, kind shard.StepKind) func(*rapid.T) {
 					t.Fatal("a repeat was refunded")
 				}
 			case pending:
-				o.state, o.taken[payment] = reservation.OrderPaid, true
+				o.state, o.taken[payment], o.paidBy = reservation.OrderPaid, true, payment
 				delete(o.open, payment)
 				m.reserved, m.confirmed = m.reserved-o.quantity, m.confirmed+o.quantity
 			default:
@@ -210,6 +216,79 @@ func (m *model) stepper(b *bench, kind shard.StepKind) func(*rapid.T) {
 			if res.Err == nil && pending {
 				m.close(t, user)
 			}
+		}
+	}
+}
+
+// pick draws an order; nil: there is none.
+func (m *model) pick(t *rapid.T) *modelOrder {
+	users := slices.Sorted(maps.Keys(m.orders))
+	if len(users) == 0 {
+		return nil
+	}
+	return m.orders[rapid.SampledFrom(users).Draw(t, "user")]
+}
+
+// want asks for an order's refund, under one of two ids.
+func (m *model) want(b *bench) func(*rapid.T) {
+	return func(t *rapid.T) {
+		o := m.pick(t)
+		if o == nil {
+			return
+		}
+		own := !o.wanted && !o.back[o.paidBy] || rapid.Bool().Draw(t, "own id")
+		id := "want-" + string(o.id)
+		if !own {
+			id = "other-" + string(o.id)
+		}
+		res := b.step(wantRefund(o.id, id))
+		var want error
+		switch late := len(o.taken) > 0; {
+		case o.state == reservation.OrderClosed && late: // goes back on its own
+		case o.state != reservation.OrderPaid:
+			want = shard.ErrNeverPaid
+		case o.wanted && own:
+		case o.back[o.paidBy]:
+			want = shard.ErrRefunded
+		case o.wanted:
+			want = shard.ErrRefundUnderWay
+		default:
+			o.wanted = true
+			m.refunds++
+			if res.Refund != shard.RefundRequested {
+				t.Fatalf("not wanted: %+v", res)
+			}
+			return
+		}
+		if !errors.Is(res.Err, want) || res.Refund != "" {
+			t.Fatalf("refund of an order %s, wanted %v, back %v: %+v, the twin says %v", o.state, o.wanted, o.back, res, want)
+		}
+	}
+}
+
+// refund tells that an attempt's money went back, by the loop or by the channel.
+func (m *model) refund(b *bench) func(*rapid.T) {
+	return func(t *rapid.T) {
+		o := m.pick(t)
+		if o == nil {
+			return
+		}
+		payment := rapid.SampledFrom([]string{"p1", "p2"}).Draw(t, "payment")
+		s := shard.Step{Kind: shard.StepRefunded, Order: o.id, Payment: ids.PaymentID(payment)}
+		if rapid.Bool().Draw(t, "by callback") {
+			s.FromChannel, s.RefundID = true, "theirs-"+payment+string(o.id)
+			s.Amount = reservation.Money{Tenthousandths: price.Tenthousandths * int64(o.quantity), Currency: price.Currency}
+		}
+		res := b.step(s)
+		if o.taken[payment] != (res.Err == nil) {
+			t.Fatalf("money of %s went back, taken %v: %+v", payment, o.taken, res)
+		}
+		if res.Err != nil || o.back[payment] {
+			return
+		}
+		o.back[payment] = true
+		if payment == o.paidBy {
+			m.confirmed, m.available = m.confirmed-o.quantity, m.available+o.quantity
 		}
 	}
 }

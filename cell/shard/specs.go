@@ -21,10 +21,13 @@ type spec struct {
 	maxQuantity int32
 	ttlByRisk   map[string]time.Duration
 	restock     bool // a refunded unit returns to sale
+	cancelled   bool // nothing is sold any more, and never will be
 }
 
-func specOf(s *cellquotav1.CampaignSpec) spec {
+func specOf(rules *cellquotav1.CampaignRules) spec {
+	s := rules.GetSpec()
 	out := spec{
+		cancelled:   rules.GetCancelled(),
 		maxQuantity: max(s.GetMaxQuantityPerOrder(), 1), ttlByRisk: map[string]time.Duration{},
 		restock: s.GetRefundRule() == cellquotav1.RefundRule_REFUND_RULE_RESTOCK,
 	}
@@ -71,7 +74,7 @@ func (s *Store) specFor(ctx context.Context, t tx, campaign ids.CampaignID, vers
 	if err := proto.Unmarshal(raw, full); err != nil {
 		return spec{}, fmt.Errorf("rules of campaign %s: %w", campaign, err)
 	}
-	read := specOf(full.GetSpec())
+	read := specOf(full)
 	s.specs.put(campaign, version, read)
 	return read, nil
 }

@@ -26,6 +26,7 @@ const (
 	StepPending   StepKind = "PENDING"
 	StepRefunded  StepKind = "REFUNDED"
 	StepSilent    StepKind = "SILENT" // asked beyond the attempt's grace, and still no answer
+	StepRefund    StepKind = "REFUND" // an operator, or a cancelled campaign, asks for the money to go back
 )
 
 // Step is one thing that happened to one order.
@@ -35,7 +36,8 @@ type Step struct {
 	User     ids.UserID    // START, CANCEL: who asks; another user's order is not found
 	Payment  ids.PaymentID // all but CANCEL
 	Amount   reservation.Money
-	RefundID string // REFUNDED: the channel's
+	RefundID string // REFUNDED: the channel's; REFUND: its asker's, required
+	Ask      Asked  // REFUND
 	// FromChannel: Amount is what a signed callback said and must fit. The closer's own inquiries
 	// carry none.
 	FromChannel bool
@@ -57,16 +59,13 @@ type StepResult struct {
 	Payment PaymentState
 	// Refund: this very step asked for a refund of the attempt, for the named cause.
 	Refund string
+	// RefundID and RefundOf are REFUND's: the refund that stands, and the attempt whose money it is.
+	RefundID string
+	RefundOf ids.PaymentID
 	// Closed: this step closed the order; DueFor is how long it had been due.
 	Closed bool
 	DueFor time.Duration
 }
-
-// The causes of a refund.
-const (
-	RefundAfterClose = "PAID_AFTER_CLOSE"
-	RefundDuplicate  = "DUPLICATE_PAYMENT"
-)
 
 // maxSteps bounds one transaction of steps.
 const maxSteps = 500
@@ -138,11 +137,33 @@ type CloseWaits struct {
 // CloseDue closes up to limit due orders without an open attempt, and names the open attempts of the
 // others, which it leaves as they are.
 func (s *Store) CloseDue(ctx context.Context, limit int, waits CloseWaits) (closed []StepResult, open []OpenAttempt, err error) {
+	return s.closeThose(ctx, "close_due", waits, func(ctx context.Context, r *stepRun) error {
+		return r.lockDue(ctx, min(limit, maxSteps), waits)
+	}, (*stepRun).expire)
+}
+
+// CloseCancelled closes up to limit unpaid orders of cancelled campaigns, whatever their time, and
+// names the open attempts of the others: the channel is asked about each once a second at most.
+func (s *Store) CloseCancelled(ctx context.Context, campaigns []ids.CampaignID, limit int, waits CloseWaits) (closed []StepResult, open []OpenAttempt, err error) {
+	if len(campaigns) == 0 {
+		return nil, nil, nil
+	}
+	return s.closeThose(ctx, "close_cancelled", waits, func(ctx context.Context, r *stepRun) error {
+		return r.lockCancelled(ctx, campaigns, min(limit, maxSteps), waits)
+	}, func(r *stepRun, o *held) (StepResult, error) {
+		return r.advance(o, reservation.Cancel, reservation.Cancelled)
+	})
+}
+
+// closeThose ends the orders that lock chose, by end, except those with an open attempt.
+func (s *Store) closeThose(ctx context.Context, verb string, waits CloseWaits, lock func(context.Context, *stepRun) error,
+	end func(*stepRun, *held) (StepResult, error),
+) (closed []StepResult, open []OpenAttempt, err error) {
 	var run *stepRun // of the attempt that was committed
-	err = s.inTx(ctx, "close_due", needSettle, func(ctx context.Context, t tx) error {
+	err = s.inTx(ctx, verb, needSettle, func(ctx context.Context, t tx) error {
 		closed, open = nil, nil
 		run = newStepRun(s, t, waits.Attempt)
-		if err := run.lockDue(ctx, min(limit, maxSteps), waits); err != nil {
+		if err := lock(ctx, run); err != nil {
 			return err
 		}
 		for _, o := range run.inOrder {
@@ -150,7 +171,7 @@ func (s *Store) CloseDue(ctx context.Context, limit int, waits CloseWaits) (clos
 				open = append(open, attempts...)
 				continue
 			}
-			res, err := run.expire(o)
+			res, err := end(run, o)
 			if err != nil {
 				return err
 			}
@@ -179,7 +200,9 @@ type held struct {
 	closeAfter   time.Time
 	now          time.Time
 	rulesVersion int64
+	rules        spec
 	attempts     []attempt
+	refunds      []refundRow
 	graceEnds    time.Time
 }
 
@@ -219,17 +242,23 @@ type stepRun struct {
 	grace   time.Duration
 	orders  map[ids.OrderID]*held
 	inOrder []*held
-	out     stepWrites
+	// refundIDs of the steps, and the refunds of other orders that have one of them.
+	refundIDs []string
+	foreign   map[string]ids.OrderID
+	out       stepWrites
 }
 
 func newStepRun(s *Store, t tx, grace time.Duration) *stepRun {
-	return &stepRun{store: s, tx: t, grace: grace, orders: map[ids.OrderID]*held{}}
+	return &stepRun{store: s, tx: t, grace: grace, orders: map[ids.OrderID]*held{}, foreign: map[string]ids.OrderID{}}
 }
 
 func (r *stepRun) lock(ctx context.Context, steps []Step) error {
 	wanted := make([]string, len(steps))
 	for i := range steps {
 		wanted[i] = string(steps[i].Order)
+		if steps[i].RefundID != "" {
+			r.refundIDs = append(r.refundIDs, steps[i].RefundID)
+		}
 	}
 	slices.Sort(wanted)
 	if _, err := r.tx.Exec(ctx, sql("step_lock"), wanted); err != nil {
@@ -250,31 +279,62 @@ func (r *stepRun) lockDue(ctx context.Context, limit int, waits CloseWaits) erro
 	return r.read(ctx, due)
 }
 
+func (r *stepRun) lockCancelled(ctx context.Context, campaigns []ids.CampaignID, limit int, waits CloseWaits) error {
+	rows, err := r.tx.Query(ctx, sql("step_lock_cancelled"), campaigns, limit, waits.Payment.Seconds(), r.tx.writer.FenceVersion, waits.Restore.Seconds(),
+		reask.Seconds())
+	if err != nil {
+		return err
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	return r.read(ctx, found)
+}
+
 // read reads the locked orders, in statements later than the lock's: what it waited for is seen.
 func (r *stepRun) read(ctx context.Context, orders []string) error {
 	b := &pgx.Batch{}
 	b.Queue(sql("step_read"), orders)
 	b.Queue(sql("step_payments"), orders)
-	return r.tx.send(ctx, b, func(res pgx.BatchResults) error {
-		rows, err := res.Query()
-		if err != nil {
+	if r.store.keepsRefunds {
+		b.Queue(sql("step_refunds"), orders, r.refundIDs)
+	}
+	if err := r.tx.send(ctx, b, r.collect); err != nil {
+		return err
+	}
+	for _, o := range r.inOrder {
+		var err error
+		if o.rules, err = r.store.specFor(ctx, r.tx, o.Campaign, o.rulesVersion); err != nil {
 			return err
 		}
-		if r.inOrder, err = pgx.CollectRows(rows, r.scan); err != nil {
-			return err
+	}
+	return nil
+}
+
+// collect takes the answers of read.
+func (r *stepRun) collect(res pgx.BatchResults) error {
+	rows, err := res.Query()
+	if err != nil {
+		return err
+	}
+	if r.inOrder, err = pgx.CollectRows(rows, r.scan); err != nil {
+		return err
+	}
+	for _, o := range r.inOrder {
+		r.orders[o.ID] = o
+	}
+	var order ids.OrderID
+	var a attempt
+	if err := eachRow(res, []any{&order, &a.id, &a.state, &a.refund}, func() error {
+		if o := r.orders[order]; o != nil {
+			o.attempts = append(o.attempts, a)
 		}
-		for _, o := range r.inOrder {
-			r.orders[o.ID] = o
-		}
-		var order ids.OrderID
-		var a attempt
-		return eachRow(res, []any{&order, &a.id, &a.state, &a.refund}, func() error {
-			if o := r.orders[order]; o != nil {
-				o.attempts = append(o.attempts, a)
-			}
-			return nil
-		})
-	})
+		return nil
+	}); err != nil || !r.store.keepsRefunds {
+		return err
+	}
+	return r.collectRefunds(res)
 }
 
 func (r *stepRun) scan(row pgx.CollectableRow) (*held, error) {

@@ -14,6 +14,18 @@ WHERE o.state = 'PENDING_PAYMENT' AND o.close_after <= cellquota.now() AND o.exp
                   AND f.at + make_interval(secs => $4::float8) > cellquota.now())
 ORDER BY o.close_after LIMIT $1 FOR UPDATE OF o SKIP LOCKED;
 
+-- Unpaid orders of cancelled campaigns, whatever their time. One with an open attempt comes up again
+-- a second after the attempt was last looked at; one in review waits for a person.
+-- name: step_lock_cancelled
+SELECT o.order_id FROM cellquota.orders o
+WHERE o.campaign_id = ANY($1::text[]) AND o.state = 'PENDING_PAYMENT' AND o.close_after < 'infinity'
+  AND EXISTS (SELECT FROM cellquota.heartbeat h WHERE h.writable_since + make_interval(secs => $3::float8) <= cellquota.now())
+  AND NOT EXISTS (SELECT FROM cellquota.fence_history f WHERE f.state = 'SETTLE_ONLY' AND f.fence_version = $4::bigint
+                  AND f.at + make_interval(secs => $5::float8) > cellquota.now())
+  AND NOT EXISTS (SELECT FROM cellquota.payments p WHERE p.order_id = o.order_id AND p.state IN ('INITIATED', 'UNKNOWN')
+                  AND p.updated_at + make_interval(secs => $6::float8) > cellquota.now())
+ORDER BY o.campaign_id, o.order_id LIMIT $2 FOR UPDATE OF o SKIP LOCKED;
+
 -- name: step_read
 SELECT o.order_id, o.reservation_id, o.request_id, o.campaign_id, o.sku_id, o.user_id, o.quantity, cellquota.amount_text(o.amount), o.currency,
   o.state, r.state, o.reason, o.version, o.created_at, o.expires_at, o.paid_at, o.closed_at, ''::text,

@@ -21,6 +21,8 @@ func (r *stepRun) step(s *Step) (StepResult, error) {
 		return StepResult{Err: ErrOrderUnknown}, nil
 	case o == nil, fromUser && o.User != s.User:
 		return StepResult{Err: ErrNotFound}, nil
+	case s.Kind == StepRefunded: // its amount may be a part
+		return r.refunded(s, o), nil
 	case s.FromChannel && s.Amount != o.total:
 		return r.mismatch(s, o), nil
 	}
@@ -37,8 +39,9 @@ func (r *stepRun) step(s *Step) (StepResult, error) {
 		return r.undecided(s, o, PaymentUnknown, reservation.Doubt)
 	case StepSilent:
 		return r.undecided(s, o, PaymentUnknown, reservation.Silence)
-	case StepRefunded:
-		return r.refunded(s, o)
+	case StepRefund:
+		return r.refund(s, o), nil
+	case StepRefunded: // above
 	}
 	return StepResult{Err: ErrInvalid}, nil
 }
@@ -60,6 +63,9 @@ func (r *stepRun) start(s *Step, o *held) (StepResult, error) {
 	if a := o.find(s.Payment); a != nil {
 		return StepResult{Order: o.Order, Payment: a.state}, nil
 	}
+	if o.rules.cancelled && o.life == reservation.Open {
+		return StepResult{Err: reservation.ErrOrderClosed, Order: o.Order}, nil // the closer is on its way
+	}
 	res, err := r.advance(o, reservation.Start, reservation.NoReason)
 	if err == nil && res.Err == nil {
 		r.out.pay(o, s.Payment, o.total, PaymentInitiated, "")
@@ -71,7 +77,7 @@ func (r *stepRun) start(s *Step, o *held) (StepResult, error) {
 // succeeded: the money was taken. By an attempt that had taken it before, this is a repeat.
 func (r *stepRun) succeeded(s *Step, o *held) (StepResult, error) {
 	if a := o.find(s.Payment); a != nil && a.state.taken() {
-		return StepResult{Order: o.Order, Payment: a.state}, nil
+		return StepResult{Order: o.Order, Payment: o.firstTold(a)}, nil
 	}
 	was := o.life
 	res, err := r.advance(o, reservation.Pay, reservation.NoReason)
@@ -89,7 +95,7 @@ func (r *stepRun) succeeded(s *Step, o *held) (StepResult, error) {
 	refund := ""
 	if res.Refund != "" {
 		refund = refundID(o.ID, s.Payment)
-		r.out.requestRefund(o, s.Payment, refund, res.Refund)
+		r.out.requestRefund(o, refundRow{id: refund, payment: s.Payment, amount: o.total, cause: res.Refund})
 	}
 	r.out.pay(o, s.Payment, o.total, res.Payment, refund)
 	return res, nil
@@ -115,31 +121,6 @@ func (r *stepRun) undecided(s *Step, o *held, state PaymentState, event reservat
 		res.Payment = state
 	}
 	return res, err
-}
-
-// refunded: the money went back in full. A paid order stays PAID; its unit returns to sale only
-// where the campaign's rule says so.
-func (r *stepRun) refunded(s *Step, o *held) (StepResult, error) {
-	a := o.find(s.Payment)
-	if a == nil || !a.state.taken() {
-		r.out.refuse(s, "PAYMENT_MISMATCH")
-		return StepResult{Err: ErrPaymentMismatch, Order: o.Order}, nil
-	}
-	if a.state == PaymentRefunded {
-		return StepResult{Order: o.Order, Payment: a.state}, nil
-	}
-	refund := s.RefundID
-	if refund == "" || a.refund != "" {
-		refund = a.refund
-	}
-	if refund == "" {
-		refund = refundID(o.ID, s.Payment)
-	}
-	if a.state == PaymentSucceeded {
-		r.out.restocks = append(r.out.restocks, restock{o, refund})
-	}
-	r.out.pay(o, s.Payment, o.total, PaymentRefunded, refund)
-	return StepResult{Order: o.Order, Payment: PaymentRefunded}, nil
 }
 
 // expire closes a due order that has no open attempt.

@@ -12,8 +12,6 @@ import (
 
 	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/internal/ids"
-	eventsv1 "github.com/cellquota/cellquota/proto/cellquota/events/v1"
-	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
 // orderChange is one order row to be changed by compare-and-set.
@@ -36,7 +34,8 @@ type stepWrites struct {
 	restocks []restock
 	payments [6][]string // order, payment, amount, currency, state, refund
 	refusals [7][]string // digest, payment, order, amount, currency, status, cause
-	refunds  []outRow
+	refunds  []refundRow // asked for or ended
+	kicks    []string    // refunds to be asked of the channel at once
 }
 
 func (w *stepWrites) pay(o *held, payment ids.PaymentID, m reservation.Money, state PaymentState, refund string) {
@@ -54,21 +53,9 @@ func (w *stepWrites) refuse(s *Step, cause string) {
 	}
 }
 
-func (w *stepWrites) requestRefund(o *held, payment ids.PaymentID, refund, cause string) {
-	w.refunds = append(w.refunds, outRow{
-		target: targetEvents, aggregate: "refund/" + refund, eventType: "refund-requested", campaign: o.Campaign, sku: o.SKU,
-		payload: &eventsv1.RefundRequested{
-			OrderId: string(o.ID), PaymentId: string(payment), RefundId: refund, Cause: cause,
-			Amount: &cellquotav1.Money{Amount: o.total.Amount(), Currency: o.total.Currency},
-		},
-	})
-}
-
 // write carries the steps out: stock rows locked in order, then everything in one round trip.
 func (r *stepRun) write(ctx context.Context) error {
-	if err := r.keepRestocks(ctx); err != nil {
-		return err
-	}
+	r.keepRestocks()
 	m := r.moves()
 	versions, err := r.tx.lockStocks(ctx, m)
 	if err != nil {
@@ -87,7 +74,10 @@ func (r *stepRun) write(ctx context.Context) error {
 	queue("reservation changes", states, "step_reservations_write", args...)
 	queue("payments", len(r.out.payments[0]), "step_payments_write", anys(r.out.payments[:])...)
 	queue("ledger entries", len(m), "stock_move", m.args(r.tx.writer.FenceVersion, "orders", "cell")...)
-	out := append(r.effects(m, versions), r.out.refunds...)
+	if r.store.keepsRefunds {
+		queue("refunds", len(r.out.refunds), "step_refunds_write", r.refundArgs()...)
+	}
+	out := append(r.effects(m, versions), r.refundEvents()...)
 	rows, err := outArgs(out)
 	if err != nil {
 		return err
@@ -95,6 +85,11 @@ func (r *stepRun) write(ctx context.Context) error {
 	queue("outbox rows", len(out), "outbox_insert", rows...)
 	if len(r.out.refusals[0]) > 0 { // a repeat writes none, so its count says nothing
 		if _, err := r.tx.Exec(ctx, sql("step_refusals_write"), anys(r.out.refusals[:])...); err != nil {
+			return err
+		}
+	}
+	if len(r.out.kicks) > 0 { // one that has ended meanwhile is left alone
+		if _, err := r.tx.Exec(ctx, sql("refunds_kick"), r.out.kicks); err != nil {
 			return err
 		}
 	}
@@ -112,20 +107,10 @@ func anys(columns [][]string) []any {
 	return out
 }
 
-// keepRestocks drops those whose campaign says that a refunded unit stays sold.
-func (r *stepRun) keepRestocks(ctx context.Context) error {
-	kept := r.out.restocks[:0]
-	for _, x := range r.out.restocks {
-		s, err := r.store.specFor(ctx, r.tx, x.Campaign, x.rulesVersion)
-		if err != nil {
-			return err
-		}
-		if s.restock {
-			kept = append(kept, x)
-		}
-	}
-	r.out.restocks = kept
-	return nil
+// keepRestocks drops those whose campaign says that a refunded unit stays sold, or was cancelled:
+// nothing is sold there any more.
+func (r *stepRun) keepRestocks() {
+	r.out.restocks = slices.DeleteFunc(r.out.restocks, func(x restock) bool { return !x.rules.restock || x.rules.cancelled })
 }
 
 // moves are the ledger entries of the changes, in the order of the changes.

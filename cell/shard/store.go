@@ -27,6 +27,10 @@ type Store struct {
 	metrics *metrics
 	fenced  func(Writer)
 
+	// keepsRefunds: the schema has the table of refunds (step 2). A program on the step before records
+	// what is to be refunded with the payment alone; the refund loop of a later one takes it up.
+	keepsRefunds bool
+
 	writer atomic.Pointer[Writer]
 	specs  specCache
 
@@ -141,6 +145,7 @@ func (s *Store) check(ctx context.Context) error {
 	if !migrations.Tolerated(own, found) {
 		return fmt.Errorf("%w: the shard's schema is at step %d, this program at %d: run cellquotad migrate up", ErrUnsupported, found, own)
 	}
+	s.keepsRefunds = found >= refundsStep
 	if !s.cfg.Replicated {
 		return nil
 	}

@@ -1,7 +1,24 @@
-// Package provider asks a payment channel what became of an attempt, when its callback has not come.
+// Package provider speaks to a payment channel: what became of an attempt whose callback has not
+// come, and please give this money back.
 //
-// Promise: an answer is what the channel said; everything else (time-outs, strange codes, bodies that
-// do not parse) is Unknown, never a failure of the payment: a timeout must not close a paid order.
+// # Promise
 //
-// Neighbours: cell/closer asks before it closes an order with an open attempt.
+// An answer is what the channel said; everything else (time-outs, strange codes, bodies that do not
+// parse, signatures that do not fit) is Unknown. Unknown is never a failure of the payment (a time-out
+// must not close a paid order) and never the end of a refund: the caller asks again, a refund under
+// the same refund_id, which the channel carries out at most once.
+//
+// # What an HTTP channel must offer
+//
+//	GET URL/orders/ORDER/payments/PAYMENT
+//	    200 {"status": "SUCCEEDED"|"FAILED"|"NONE"|"UNKNOWN", "amount"?, "currency"?}, 404: never heard of it
+//	PUT URL/orders/ORDER/payments/PAYMENT/refunds/REFUND  {"amount", "currency"}
+//	    200 {"status": "REFUNDED"|"PENDING"|"REFUSED"|"UNKNOWN"}; a repeat answers the same refund
+//
+// With keys both directions are signed (Payment-Signature, as callbacks are) over
+// METHOD SP PATH LF BODY; the channel's answer over "ANSWER" SP PATH LF BODY, so that no answer serves
+// for another question.
+//
+// Neighbours: cell/closer asks before it closes an order with an open attempt, cell/payment/refund asks
+// for refunds.
 package provider

@@ -2,22 +2,16 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"net/url"
-	"sync"
 	"time"
 
 	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/internal/ids"
 )
 
-// Status is what the channel knows of an attempt.
+// Status is what the channel knows of an attempt or of a refund.
 type Status string
 
-// The answers.
+// The answers about an attempt.
 const (
 	// Succeeded: the money was taken.
 	Succeeded Status = "SUCCEEDED"
@@ -29,110 +23,38 @@ const (
 	Unknown Status = "UNKNOWN"
 )
 
+// The answers about a refund, beside Unknown.
+const (
+	// Refunded: the money went back.
+	Refunded Status = "REFUNDED"
+	// Pending: the channel will carry it out; a callback may tell, or the next question.
+	Pending Status = "PENDING"
+	// Refused: the channel does not carry it out now. It is asked again, seldom; a person should look.
+	Refused Status = "REFUSED"
+)
+
 // Answer is one answer. Amount is set when the channel names it.
 type Answer struct {
 	Status Status
 	Amount reservation.Money
 }
 
-// Provider is a payment channel that can be asked. Inquire never fails: what is not an answer is
-// Unknown, with the cause for the log.
+// RefundOrder asks for money to go back.
+type RefundOrder struct {
+	// ID is the key that makes a repeat the same refund.
+	ID      string
+	Order   ids.OrderID
+	Payment ids.PaymentID
+	Amount  reservation.Money
+	// Age is how long ago it was first wanted.
+	Age time.Duration
+}
+
+// Provider is a payment channel. Its methods never fail: what is not an answer is Unknown, with the
+// cause for the log.
 type Provider interface {
+	// Inquire asks what became of an attempt.
 	Inquire(ctx context.Context, order ids.OrderID, payment ids.PaymentID) (Answer, error)
-}
-
-// Sandbox is the channel of development and tests: it knows what it was told, and None of the rest.
-type Sandbox struct {
-	mu   sync.Mutex
-	told map[[2]string]Answer
-}
-
-// Tell lets the sandbox answer for an attempt from now on.
-func (s *Sandbox) Tell(order ids.OrderID, payment ids.PaymentID, a Answer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.told == nil {
-		s.told = map[[2]string]Answer{}
-	}
-	s.told[[2]string{string(order), string(payment)}] = a
-}
-
-// Inquire answers what was told.
-func (s *Sandbox) Inquire(_ context.Context, order ids.OrderID, payment ids.PaymentID) (Answer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a, ok := s.told[[2]string{string(order), string(payment)}]; ok {
-		return a, nil
-	}
-	return Answer{Status: None}, nil
-}
-
-// HTTP asks GET URL/orders/ORDER/payments/PAYMENT: 200 {"status", "amount"?, "currency"?} or 404 for
-// an attempt it never heard of.
-type HTTP struct {
-	URL     string
-	Timeout time.Duration // default 2 s
-	Client  *http.Client  // default: a client of its own
-}
-
-const (
-	defaultTimeout = 2 * time.Second
-	maxAnswer      = 16 << 10
-)
-
-// Inquire asks the channel; anything but a clear answer is Unknown.
-func (h *HTTP) Inquire(ctx context.Context, order ids.OrderID, payment ids.PaymentID) (Answer, error) {
-	timeout := h.Timeout
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	address, err := url.JoinPath(h.URL, "orders", string(order), "payments", string(payment))
-	if err != nil {
-		return Answer{Status: Unknown}, fmt.Errorf("provider.url: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return Answer{Status: Unknown}, err
-	}
-	client := h.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return Answer{Status: Unknown}, fmt.Errorf("ask the payment channel: %w", err)
-	}
-	defer func() { _ = res.Body.Close() }()
-	switch res.StatusCode {
-	case http.StatusOK:
-		return decode(res.Body)
-	case http.StatusNotFound:
-		return Answer{Status: None}, nil
-	}
-	return Answer{Status: Unknown}, fmt.Errorf("the payment channel answered %s", res.Status)
-}
-
-func decode(body io.Reader) (Answer, error) {
-	var in struct {
-		Status           Status `json:"status"`
-		Amount, Currency string
-	}
-	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(&in); err != nil {
-		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's answer: %w", err)
-	}
-	switch in.Status {
-	case Succeeded, Failed, None, Unknown:
-	default:
-		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's status %q is none of ours", in.Status)
-	}
-	if in.Amount == "" {
-		return Answer{Status: in.Status}, nil
-	}
-	amount, err := reservation.ParseMoney(in.Amount, in.Currency)
-	if err != nil {
-		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's amount: %w", err)
-	}
-	return Answer{Status: in.Status, Amount: amount}, nil
+	// Refund asks for a refund; asked again under the same id it is the same refund.
+	Refund(ctx context.Context, want RefundOrder) (Status, error)
 }

@@ -1,13 +1,18 @@
 package provider
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cellquota/cellquota/cell/reservation"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/signed"
 )
 
 // TestHTTPAnswers: only a clear answer is one; everything else is Unknown, never a failed payment.
@@ -67,5 +72,94 @@ func TestSandboxKnowsWhatItWasTold(t *testing.T) {
 	s.Tell("o", "p", Answer{Status: Succeeded})
 	if a, _ := s.Inquire(t.Context(), "o", "p"); a.Status != Succeeded {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestHTTPRefunds: only a clear answer is one; everything else is Unknown and asked again.
+func TestHTTPRefunds(t *testing.T) {
+	want := RefundOrder{ID: "rf-1", Order: "cell-1.oabc", Payment: "p:1", Amount: reservation.Money{Tenthousandths: 100_000, Currency: "EUR"}}
+	for name, c := range map[string]struct {
+		code  int
+		body  string
+		want  Status
+		fault bool
+	}{
+		"done":          {200, `{"status":"REFUNDED"}`, Refunded, false},
+		"accepted":      {202, `{"status":"PENDING"}`, Pending, false},
+		"refused":       {200, `{"status":"REFUSED"}`, Refused, false},
+		"cannot say":    {200, `{"status":"UNKNOWN"}`, Unknown, false},
+		"an inquiry's":  {200, `{"status":"SUCCEEDED"}`, Unknown, true},
+		"never heard":   {404, ``, Unknown, true},
+		"not JSON":      {200, `ok`, Unknown, true},
+		"too long":      {200, `{"status":"REFUNDED","x":"` + strings.Repeat("x", maxAnswer) + `"}`, Unknown, true},
+		"its own fault": {500, `{"status":"REFUNDED"}`, Unknown, true},
+		"elsewhere":     {307, `{"status":"REFUNDED"}`, Unknown, true},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if r.Method != http.MethodPut || r.URL.Path != "/channel/orders/cell-1.oabc/payments/p:1/refunds/rf-1" || string(body) != `{"amount":"10.00","currency":"EUR"}` {
+				t.Errorf("asked %s %s: %s", r.Method, r.URL.Path, body)
+			}
+			w.Header().Set("Location", "/channel/elsewhere")
+			w.WriteHeader(c.code)
+			_, _ = io.WriteString(w, c.body)
+		}))
+		got, err := (&HTTP{URL: server.URL + "/channel"}).Refund(t.Context(), want)
+		if got != c.want || (err != nil) != c.fault {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+		server.Close()
+	}
+}
+
+// TestHTTPSignatures: with keys the channel can tell our questions, and an answer that is not signed
+// for this very question, by a key we hold, now, is none.
+func TestHTTPSignatures(t *testing.T) {
+	keys, err := signed.NewKeySet(signed.UsePayment, map[string][]byte{"k1": bytes.Repeat([]byte("k"), 32)})
+	others, err2 := signed.NewKeySet(signed.UsePayment, map[string][]byte{"k1": bytes.Repeat([]byte("x"), 32)})
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	const path, body = "/orders/o/payments/p", `{"status":"FAILED"}`
+	sign := func(set *signed.KeySet, at time.Time, text string) string {
+		header, err := signed.SignPayment(at, []byte(text), set, "k1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return header
+	}
+	for name, c := range map[string]struct {
+		header string
+		want   Status
+	}{
+		"signed":           {sign(keys, now, "ANSWER "+path+"\n"+body), Failed},
+		"not signed":       {"", Unknown},
+		"by another":       {sign(others, now, "ANSWER "+path+"\n"+body), Unknown},
+		"another question": {sign(keys, now, "ANSWER "+path+"2\n"+body), Unknown},
+		"our own question": {sign(keys, now, "GET "+path+"\n"), Unknown},
+		"long ago":         {sign(keys, now.Add(-time.Hour), "ANSWER "+path+"\n"+body), Unknown},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := signed.VerifyPayment(r.Header.Get(signed.PaymentHeader), []byte("GET "+path+"\n"), now, time.Minute, keys); err != nil {
+				t.Errorf("the question's signature: %v", err)
+			}
+			w.Header().Set(signed.PaymentHeader, c.header)
+			_, _ = io.WriteString(w, body)
+		}))
+		h := &HTTP{URL: server.URL, Keys: keys, Key: "k1", Clock: clock.System()}
+		if got, err := h.Inquire(t.Context(), "o", "p"); got.Status != c.want || (err == nil) != (c.want == Failed) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		server.Close()
+	}
+}
+
+func TestSandboxTakesItsTime(t *testing.T) {
+	s := Sandbox{RefundAfter: time.Second}
+	for age, want := range map[time.Duration]Status{0: Pending, time.Second: Refunded} {
+		if got, err := s.Refund(t.Context(), RefundOrder{Age: age}); got != want || err != nil {
+			t.Errorf("after %s: %s, %v", age, got, err)
+		}
 	}
 }

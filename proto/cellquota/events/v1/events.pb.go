@@ -677,11 +677,11 @@ type RefundRequested struct {
 	OrderId string `protobuf:"bytes,1,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
 	// Attempt.
 	PaymentId string `protobuf:"bytes,2,opt,name=payment_id,json=paymentId,proto3" json:"payment_id,omitempty"`
-	// Derived from both; the refund's idempotency key.
+	// The refund's idempotency key: derived from both, or minted by whoever asked for it.
 	RefundId string `protobuf:"bytes,3,opt,name=refund_id,json=refundId,proto3" json:"refund_id,omitempty"`
 	// What to give back.
 	Amount *v1.Money `protobuf:"bytes,4,opt,name=amount,proto3" json:"amount,omitempty"`
-	// Why: "PAID_AFTER_CLOSE" or "DUPLICATE_PAYMENT".
+	// Why: "PAID_AFTER_CLOSE", "DUPLICATE_PAYMENT", "REQUESTED" or "CAMPAIGN_CANCELLED".
 	Cause         string `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -750,6 +750,115 @@ func (x *RefundRequested) GetCause() string {
 		return x.Cause
 	}
 	return ""
+}
+
+// RefundCompleted (event type "refund-completed") tells that money went back.
+type RefundCompleted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Order; it stays PAID, or CLOSED.
+	OrderId string `protobuf:"bytes,1,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
+	// Attempt.
+	PaymentId string `protobuf:"bytes,2,opt,name=payment_id,json=paymentId,proto3" json:"payment_id,omitempty"`
+	// The refund's id, as in RefundRequested; the channel's when nobody here asked for it.
+	RefundId string `protobuf:"bytes,3,opt,name=refund_id,json=refundId,proto3" json:"refund_id,omitempty"`
+	// What went back.
+	Amount *v1.Money `protobuf:"bytes,4,opt,name=amount,proto3" json:"amount,omitempty"`
+	// Why, as in RefundRequested; "CHANNEL": nobody here asked for it.
+	Cause string `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Less than the order's total: its units never return to sale.
+	Part bool `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"`
+	// Its units returned to sale (refund_rule RESTOCK).
+	Restocked bool `protobuf:"varint,7,opt,name=restocked,proto3" json:"restocked,omitempty"`
+	// Unix milliseconds by the shard's clock.
+	AtMs          int64 `protobuf:"varint,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefundCompleted) Reset() {
+	*x = RefundCompleted{}
+	mi := &file_cellquota_events_v1_events_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundCompleted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundCompleted) ProtoMessage() {}
+
+func (x *RefundCompleted) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_events_v1_events_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundCompleted.ProtoReflect.Descriptor instead.
+func (*RefundCompleted) Descriptor() ([]byte, []int) {
+	return file_cellquota_events_v1_events_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RefundCompleted) GetOrderId() string {
+	if x != nil {
+		return x.OrderId
+	}
+	return ""
+}
+
+func (x *RefundCompleted) GetPaymentId() string {
+	if x != nil {
+		return x.PaymentId
+	}
+	return ""
+}
+
+func (x *RefundCompleted) GetRefundId() string {
+	if x != nil {
+		return x.RefundId
+	}
+	return ""
+}
+
+func (x *RefundCompleted) GetAmount() *v1.Money {
+	if x != nil {
+		return x.Amount
+	}
+	return nil
+}
+
+func (x *RefundCompleted) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *RefundCompleted) GetPart() bool {
+	if x != nil {
+		return x.Part
+	}
+	return false
+}
+
+func (x *RefundCompleted) GetRestocked() bool {
+	if x != nil {
+		return x.Restocked
+	}
+	return false
+}
+
+func (x *RefundCompleted) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
 }
 
 var File_cellquota_events_v1_events_proto protoreflect.FileDescriptor
@@ -829,7 +938,17 @@ const file_cellquota_events_v1_events_proto_rawDesc = "" +
 	"payment_id\x18\x02 \x01(\tR\tpaymentId\x12\x1b\n" +
 	"\trefund_id\x18\x03 \x01(\tR\brefundId\x12+\n" +
 	"\x06amount\x18\x04 \x01(\v2\x13.cellquota.v1.MoneyR\x06amount\x12\x14\n" +
-	"\x05cause\x18\x05 \x01(\tR\x05cause*c\n" +
+	"\x05cause\x18\x05 \x01(\tR\x05cause\"\xf2\x01\n" +
+	"\x0fRefundCompleted\x12\x19\n" +
+	"\border_id\x18\x01 \x01(\tR\aorderId\x12\x1d\n" +
+	"\n" +
+	"payment_id\x18\x02 \x01(\tR\tpaymentId\x12\x1b\n" +
+	"\trefund_id\x18\x03 \x01(\tR\brefundId\x12+\n" +
+	"\x06amount\x18\x04 \x01(\v2\x13.cellquota.v1.MoneyR\x06amount\x12\x14\n" +
+	"\x05cause\x18\x05 \x01(\tR\x05cause\x12\x12\n" +
+	"\x04part\x18\x06 \x01(\bR\x04part\x12\x1c\n" +
+	"\trestocked\x18\a \x01(\bR\trestocked\x12\x13\n" +
+	"\x05at_ms\x18\b \x01(\x03R\x04atMs*c\n" +
 	"\n" +
 	"MarkAction\x12\x1b\n" +
 	"\x17MARK_ACTION_UNSPECIFIED\x10\x00\x12\x1c\n" +
@@ -849,7 +968,7 @@ func file_cellquota_events_v1_events_proto_rawDescGZIP() []byte {
 }
 
 var file_cellquota_events_v1_events_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cellquota_events_v1_events_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_cellquota_events_v1_events_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_cellquota_events_v1_events_proto_goTypes = []any{
 	(MarkAction)(0),         // 0: cellquota.events.v1.MarkAction
 	(*Admission)(nil),       // 1: cellquota.events.v1.Admission
@@ -857,29 +976,31 @@ var file_cellquota_events_v1_events_proto_goTypes = []any{
 	(*MirrorEffect)(nil),    // 3: cellquota.events.v1.MirrorEffect
 	(*OrderEvent)(nil),      // 4: cellquota.events.v1.OrderEvent
 	(*RefundRequested)(nil), // 5: cellquota.events.v1.RefundRequested
-	(*v1.Build)(nil),        // 6: cellquota.v1.Build
-	(*v1.Money)(nil),        // 7: cellquota.v1.Money
-	(v1.RequestState)(0),    // 8: cellquota.v1.RequestState
-	(v1.Reason)(0),          // 9: cellquota.v1.Reason
-	(v1.OrderState)(0),      // 10: cellquota.v1.OrderState
+	(*RefundCompleted)(nil), // 6: cellquota.events.v1.RefundCompleted
+	(*v1.Build)(nil),        // 7: cellquota.v1.Build
+	(*v1.Money)(nil),        // 8: cellquota.v1.Money
+	(v1.RequestState)(0),    // 9: cellquota.v1.RequestState
+	(v1.Reason)(0),          // 10: cellquota.v1.Reason
+	(v1.OrderState)(0),      // 11: cellquota.v1.OrderState
 }
 var file_cellquota_events_v1_events_proto_depIdxs = []int32{
-	6,  // 0: cellquota.events.v1.Admission.build:type_name -> cellquota.v1.Build
-	7,  // 1: cellquota.events.v1.Admission.price:type_name -> cellquota.v1.Money
-	6,  // 2: cellquota.events.v1.Barrier.build:type_name -> cellquota.v1.Build
-	6,  // 3: cellquota.events.v1.MirrorEffect.admission_build:type_name -> cellquota.v1.Build
+	7,  // 0: cellquota.events.v1.Admission.build:type_name -> cellquota.v1.Build
+	8,  // 1: cellquota.events.v1.Admission.price:type_name -> cellquota.v1.Money
+	7,  // 2: cellquota.events.v1.Barrier.build:type_name -> cellquota.v1.Build
+	7,  // 3: cellquota.events.v1.MirrorEffect.admission_build:type_name -> cellquota.v1.Build
 	0,  // 4: cellquota.events.v1.MirrorEffect.mark:type_name -> cellquota.events.v1.MarkAction
-	8,  // 5: cellquota.events.v1.MirrorEffect.state:type_name -> cellquota.v1.RequestState
-	9,  // 6: cellquota.events.v1.MirrorEffect.reason:type_name -> cellquota.v1.Reason
-	10, // 7: cellquota.events.v1.OrderEvent.state:type_name -> cellquota.v1.OrderState
-	7,  // 8: cellquota.events.v1.OrderEvent.total:type_name -> cellquota.v1.Money
-	9,  // 9: cellquota.events.v1.OrderEvent.reason:type_name -> cellquota.v1.Reason
-	7,  // 10: cellquota.events.v1.RefundRequested.amount:type_name -> cellquota.v1.Money
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	9,  // 5: cellquota.events.v1.MirrorEffect.state:type_name -> cellquota.v1.RequestState
+	10, // 6: cellquota.events.v1.MirrorEffect.reason:type_name -> cellquota.v1.Reason
+	11, // 7: cellquota.events.v1.OrderEvent.state:type_name -> cellquota.v1.OrderState
+	8,  // 8: cellquota.events.v1.OrderEvent.total:type_name -> cellquota.v1.Money
+	10, // 9: cellquota.events.v1.OrderEvent.reason:type_name -> cellquota.v1.Reason
+	8,  // 10: cellquota.events.v1.RefundRequested.amount:type_name -> cellquota.v1.Money
+	8,  // 11: cellquota.events.v1.RefundCompleted.amount:type_name -> cellquota.v1.Money
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_events_v1_events_proto_init() }
@@ -893,7 +1014,7 @@ func file_cellquota_events_v1_events_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_events_v1_events_proto_rawDesc), len(file_cellquota_events_v1_events_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

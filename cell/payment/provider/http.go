@@ -1,0 +1,176 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/cellquota/cellquota/cell/reservation"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/signed"
+)
+
+// HTTP is a channel behind HTTP; doc.go says what it must offer.
+type HTTP struct {
+	URL     string
+	Timeout time.Duration // default 2 s
+	Client  *http.Client  // default: a client of its own
+	// Keys sign questions, and answers must be signed by one of them; nil: neither is.
+	Keys *signed.KeySet
+	// Key is the id of the one that signs questions.
+	Key string
+	// Clock is the time of signatures; set with Keys.
+	Clock clock.Clock
+}
+
+const (
+	defaultTimeout = 2 * time.Second
+	maxAnswer      = 16 << 10
+	// signatureWindow is how far an answer's signature may be off.
+	signatureWindow = 5 * time.Minute
+)
+
+var errUnsigned = errors.New("the payment channel's answer is not signed by a key we hold")
+
+// Inquire asks the channel; anything but a clear answer is Unknown.
+func (h *HTTP) Inquire(ctx context.Context, order ids.OrderID, payment ids.PaymentID) (Answer, error) {
+	code, body, err := h.ask(ctx, http.MethodGet, nil, "orders", string(order), "payments", string(payment))
+	switch {
+	case err != nil:
+		return Answer{Status: Unknown}, err
+	case code == http.StatusOK:
+		return decode(body)
+	case code == http.StatusNotFound:
+		return Answer{Status: None}, nil
+	}
+	return Answer{Status: Unknown}, fmt.Errorf("the payment channel answered %d", code)
+}
+
+// Refund asks for a refund; anything but a clear answer is Unknown.
+func (h *HTTP) Refund(ctx context.Context, want RefundOrder) (Status, error) {
+	question, err := json.Marshal(map[string]string{"amount": want.Amount.Amount(), "currency": want.Amount.Currency})
+	if err != nil {
+		return Unknown, err
+	}
+	code, body, err := h.ask(ctx, http.MethodPut, question, "orders", string(want.Order), "payments", string(want.Payment), "refunds", want.ID)
+	switch {
+	case err != nil:
+		return Unknown, err
+	case code == http.StatusOK || code == http.StatusAccepted:
+		return decodeRefund(body)
+	}
+	return Unknown, fmt.Errorf("the payment channel answered %d", code)
+}
+
+// ask puts one question within the time-out. It follows no redirect: the question was for this channel.
+func (h *HTTP) ask(ctx context.Context, method string, question []byte, path ...string) (code int, body []byte, err error) {
+	timeout := h.Timeout
+	if timeout <= 0 {
+		timeout = defaultTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	address, err := url.JoinPath(h.URL, path...)
+	if err != nil {
+		return 0, nil, fmt.Errorf("provider.url: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(question))
+	if err != nil {
+		return 0, nil, fmt.Errorf("provider.url: %w", err)
+	}
+	if question != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if err := h.sign(req, question); err != nil {
+		return 0, nil, err
+	}
+	client := http.Client{}
+	if h.Client != nil {
+		client = *h.Client
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res, err := client.Do(req)
+	if err != nil {
+		return 0, nil, fmt.Errorf("ask the payment channel: %w", err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if body, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer+1)); err != nil || len(body) > maxAnswer {
+		return 0, nil, fmt.Errorf("the payment channel's answer is cut or longer than %d bytes: %w", maxAnswer, err)
+	}
+	return res.StatusCode, body, h.verify(res, req.URL.Path, body)
+}
+
+// signedText is what a signature is over: nothing signed for one question or answer serves for another.
+func signedText(what, path string, body []byte) []byte {
+	return append([]byte(what+" "+path+"\n"), body...)
+}
+
+func (h *HTTP) sign(req *http.Request, body []byte) error {
+	if h.Keys == nil {
+		return nil
+	}
+	header, err := signed.SignPayment(h.Clock.Now(), signedText(req.Method, req.URL.Path, body), h.Keys, h.Key)
+	if err != nil {
+		return err
+	}
+	req.Header.Set(signed.PaymentHeader, header)
+	return nil
+}
+
+func (h *HTTP) verify(res *http.Response, path string, body []byte) error {
+	if h.Keys == nil {
+		return nil
+	}
+	text := signedText("ANSWER", path, body)
+	if err := signed.VerifyPayment(res.Header.Get(signed.PaymentHeader), text, h.Clock.Now(), signatureWindow, h.Keys); err != nil {
+		return fmt.Errorf("%w: %w", errUnsigned, err)
+	}
+	return nil
+}
+
+func decode(body []byte) (Answer, error) {
+	var in struct {
+		Status           Status `json:"status"`
+		Amount, Currency string
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's answer: %w", err)
+	}
+	switch in.Status {
+	case Succeeded, Failed, None, Unknown:
+	case Refunded, Pending, Refused: // of refunds
+		fallthrough
+	default:
+		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's status %q is none of ours", in.Status)
+	}
+	if in.Amount == "" {
+		return Answer{Status: in.Status}, nil
+	}
+	amount, err := reservation.ParseMoney(in.Amount, in.Currency)
+	if err != nil {
+		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's amount: %w", err)
+	}
+	return Answer{Status: in.Status, Amount: amount}, nil
+}
+
+func decodeRefund(body []byte) (Status, error) {
+	var in struct {
+		Status Status `json:"status"`
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return Unknown, fmt.Errorf("the payment channel's answer: %w", err)
+	}
+	switch in.Status {
+	case Refunded, Pending, Refused, Unknown:
+		return in.Status, nil
+	default:
+		return Unknown, fmt.Errorf("the payment channel's status %q is none of ours", in.Status)
+	}
+}

@@ -1,0 +1,47 @@
+package provider
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// Sandbox is the channel of development and tests: of attempts it knows what it was told, and None of
+// the rest; it carries out every refund once RefundAfter has passed since it was wanted.
+type Sandbox struct {
+	// RefundAfter is how long a refund is Pending; 0: it is Refunded at once.
+	RefundAfter time.Duration
+
+	mu   sync.Mutex
+	told map[[2]string]Answer
+}
+
+// Tell lets the sandbox answer for an attempt from now on.
+func (s *Sandbox) Tell(order ids.OrderID, payment ids.PaymentID, a Answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told == nil {
+		s.told = map[[2]string]Answer{}
+	}
+	s.told[[2]string{string(order), string(payment)}] = a
+}
+
+// Inquire answers what was told.
+func (s *Sandbox) Inquire(_ context.Context, order ids.OrderID, payment ids.PaymentID) (Answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a, ok := s.told[[2]string{string(order), string(payment)}]; ok {
+		return a, nil
+	}
+	return Answer{Status: None}, nil
+}
+
+// Refund takes its time, as channels do.
+func (s *Sandbox) Refund(_ context.Context, want RefundOrder) (Status, error) {
+	if want.Age < s.RefundAfter {
+		return Pending, nil
+	}
+	return Refunded, nil
+}
