@@ -247,3 +247,39 @@ func TestNobodyApprovesThroughAToken(t *testing.T) {
 		t.Errorf("another person: %v", err)
 	}
 }
+
+// What waits for approval is aborted by its requester or an sre, and its approval
+// ends with it; lists leave out what has ended or is about something else.
+func TestAbortWhatWaits(t *testing.T) {
+	r := newRig(t)
+	ctx := testkit.Deadline(t)
+	manager := r.as(access.CampaignManager)
+	r.ask("mine", "campaign-manager-ann")
+	r.ask("others", "zoe")
+	if _, err := manager.Operations.Abort(ctx, &pb.OperationServiceAbortRequest{OperationId: "others", Reason: "x"}); !errors.Is(err, core.ErrNotRequester) {
+		t.Errorf("another's: %v", err)
+	}
+	out, err := manager.Operations.Abort(ctx, &pb.OperationServiceAbortRequest{OperationId: "mine", Reason: "mistake"})
+	if err != nil || out.GetOperation().GetState() != pb.OperationState_OPERATION_STATE_ABORTED || out.GetOperation().GetApproval() != pb.ApprovalState_APPROVAL_STATE_REJECTED {
+		t.Errorf("one's own: %v, %v", out, err)
+	}
+	list := func(in *pb.OperationServiceListRequest) (ids string) {
+		page, err := manager.Operations.List(ctx, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, op := range page.GetOperations() {
+			ids += op.GetOperationId() + " "
+		}
+		return ids
+	}
+	if open, about, none := list(&pb.OperationServiceListRequest{OpenOnly: true}), list(&pb.OperationServiceListRequest{Subject: "c"}), list(&pb.OperationServiceListRequest{Subject: "d"}); open != "others " || about != "others mine " || none != "" {
+		t.Errorf("open %q, about c %q, about d %q", open, about, none)
+	}
+	if _, err := r.as(access.SRE).Operations.Abort(ctx, &pb.OperationServiceAbortRequest{OperationId: "others", Reason: "x"}); err != nil {
+		t.Errorf("an sre: %v", err)
+	}
+	if a, _ := r.view.Snapshot().Approval("others"); a.State != core.ApprovalRejected || a.Approver != "sre-ann" {
+		t.Errorf("its approval is %s by %s", a.State, a.Approver)
+	}
+}

@@ -193,5 +193,5 @@ func (h *Cells) ask(ctx context.Context, spec core.CellSpec) (bool, string) {
 func caller(ctx context.Context) intent.Caller {
 	method, _ := grpc.Method(ctx)
 	p, _ := transport.PrincipalFrom(ctx)
-	return intent.Caller{Name: access.Name(ctx), Method: method, Issuers: p.Issuers}
+	return intent.Caller{Name: access.Name(ctx), Method: method, Issuers: p.Issuers, Any: p.Role == access.SRE}
 }

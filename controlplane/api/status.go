@@ -31,6 +31,7 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrLives, Code: codes.FailedPrecondition, Reason: "CAMPAIGN_LIVES"},
 		{Err: core.ErrOperationState, Code: codes.FailedPrecondition, Reason: "OPERATION_STATE"},
 		{Err: core.ErrSelfApproval, Code: codes.PermissionDenied, Reason: "SELF_APPROVAL"},
+		{Err: core.ErrNotRequester, Code: codes.PermissionDenied, Reason: "NOT_REQUESTER"},
 		{Err: core.ErrApprovalState, Code: codes.FailedPrecondition, Reason: "APPROVAL_STATE"},
 		{Err: core.ErrUnknownToken, Code: codes.NotFound, Reason: "UNKNOWN_TOKEN"},
 		{Err: core.ErrTokenExists, Code: codes.AlreadyExists, Reason: "TOKEN_EXISTS"},

@@ -127,3 +127,41 @@ func TestMayStep(t *testing.T) {
 		}
 	}
 }
+
+// Who may abort what: waiting for approval, and every kind before and after its
+// first step.
+func TestMayAbort(t *testing.T) {
+	o, a := pending(t)
+	for _, r := range []struct {
+		who  string
+		any  bool
+		want error
+	}{{"ann", false, nil}, {"bob", true, nil}, {"bob", false, core.ErrNotRequester}} {
+		if err := o.MayAbort(a, true, r.who, r.any); !errors.Is(err, r.want) || (r.want == nil && err != nil) {
+			t.Errorf("waiting, by %s (any %v): %v, want %v", r.who, r.any, err, r.want)
+		}
+	}
+	approved, err := a.Approve("bob", "", asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.MayAbort(approved, true, "ann", true); !errors.Is(err, core.ErrOperationState) {
+		t.Errorf("an approved cancel: %v", err)
+	}
+	free := map[string]bool{core.OperationPublish: true, core.OperationRebalance: true}
+	for _, kind := range []string{
+		core.OperationPublish, core.OperationFence, core.OperationReclaim, core.OperationRestore, core.OperationCancel,
+		core.OperationSetLimit, core.OperationTransfer, core.OperationRebalance, "unheard-of",
+	} {
+		op := core.Operation{ID: "op", Kind: kind, Subject: "s", State: core.OperationPending}
+		if err := op.MayAbort(core.Approval{}, false, "ann", true); (err == nil) != free[kind] || err != nil && !errors.Is(err, core.ErrOperationState) {
+			t.Errorf("%s that has done nothing: %v", kind, err)
+		}
+		if err := op.Finished("one", "", "two", asked).MayAbort(core.Approval{}, false, "ann", true); !errors.Is(err, core.ErrOperationState) {
+			t.Errorf("%s after its first step: %v", kind, err)
+		}
+		if err := op.End(core.OperationDone, "", asked).MayAbort(core.Approval{}, false, "ann", true); !errors.Is(err, core.ErrOperationState) {
+			t.Errorf("%s that has ended: %v", kind, err)
+		}
+	}
+}

@@ -56,6 +56,9 @@ var (
 	ErrOperationState = errors.New("the operation's state refuses this")
 	// ErrSelfApproval: the person who asked for an operation may not approve it. P.
 	ErrSelfApproval = errors.New("who asked for it may not approve it")
+	// ErrNotRequester: what waits for approval is aborted by whoever asked for it, or
+	// by an sre. P.
+	ErrNotRequester = errors.New("another person asked for it")
 	// ErrApprovalState: the approval was decided otherwise or its time is over. P.
 	ErrApprovalState = errors.New("the approval's state refuses this")
 	// ErrUnknownToken: no token of this id exists. P.

@@ -32,6 +32,8 @@ type Caller struct {
 	// Issuers minted the token that was shown, nearest first; empty for an operator
 	// of the file.
 	Issuers []string
+	// Any: the caller may abort what others asked for while it waits for approval.
+	Any bool
 }
 
 func (c Caller) audit(operationID, subject, reason string) core.Audit {

@@ -164,7 +164,9 @@ func (r publishing) route(ctx context.Context) (outcome, error) {
 				return err
 			}
 		}
-		return tx.PutOperation(op.Finished(core.StepRoute, fmt.Sprintf("buckets dealt to %d cells", len(campaign.Spec.Cells)), core.StepBooks, tx.Now()))
+		dealt := fmt.Sprintf("buckets dealt to %d cells", len(campaign.Spec.Cells))
+		return errors.Join(tx.PutOperation(op.Finished(core.StepRoute, dealt, core.StepBooks, tx.Now())),
+			tx.Audit(core.Audit{Actor: op.Actor, Method: actor, OperationID: op.ID, Subject: "campaign " + op.Subject, Reason: dealt}))
 	})
 	return outcome{done: err == nil}, err
 }

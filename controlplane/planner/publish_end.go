@@ -42,7 +42,13 @@ func (p *Planner) changeOperation(ctx context.Context, leader core.Leader, id st
 		if err != nil || !known || op.State.Terminal() {
 			return err
 		}
-		return tx.PutOperation(change(tx, op))
+		next := change(tx, op)
+		if !next.State.Terminal() {
+			return tx.PutOperation(next)
+		}
+		return errors.Join(tx.PutOperation(next), tx.Audit(core.Audit{
+			Actor: op.Actor, Method: actor, OperationID: id, Subject: "operation " + id, Reason: next.State.String() + ": " + next.Detail,
+		}))
 	})
 	return err
 }
@@ -111,7 +117,8 @@ func (r publishing) unbook(ctx context.Context, sku ids.SKUID) error {
 		}
 		_, _, e1 := tx.Book(key)
 		_, _, e2 := tx.Record(core.PublishRecordID(key))
-		return errors.Join(e1, e2, tx.DropBook(key), tx.DropRecord(core.PublishRecordID(key)), tx.PutCampaign(campaign.Unbooked(sku)))
+		return errors.Join(e1, e2, tx.DropBook(key), tx.DropRecord(core.PublishRecordID(key)), tx.PutCampaign(campaign.Unbooked(sku)),
+			tx.Audit(core.Audit{Actor: r.op.Actor, Method: actor, OperationID: r.op.ID, Subject: "book " + key.String(), Reason: "taken back: " + r.op.Detail}))
 	})
 	return err
 }

@@ -218,7 +218,7 @@ func (d *Driver) move(ctx context.Context, w *work, verb string, change func(tx 
 		}
 		next.Version = cell.Version + 1
 		return errors.Join(tx.PutCell(next), tx.PutOperation(op), tx.Audit(core.Audit{
-			Actor: "planner", Method: verb, OperationID: op.ID, Subject: "cell " + op.Subject, Reason: next.State.String(),
+			Actor: op.Actor, Method: verb, OperationID: op.ID, Subject: "cell " + op.Subject, Reason: next.State.String() + ": " + op.Reason,
 		}))
 	})
 	if err == nil {

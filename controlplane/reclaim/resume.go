@@ -2,6 +2,7 @@ package reclaim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -122,7 +123,9 @@ func (d *Driver) lost(ctx context.Context, w *work) error {
 			return err
 		}
 		w.op = op.End(core.OperationFailed, fmt.Sprintf("operation %q has cell %s now", w.cell.OperationID, op.Subject), tx.Now())
-		return tx.PutOperation(w.op)
+		return errors.Join(tx.PutOperation(w.op), tx.Audit(core.Audit{
+			Actor: op.Actor, Method: "end", OperationID: op.ID, Subject: "operation " + op.ID, Reason: w.op.Detail,
+		}))
 	})
 	return err
 }

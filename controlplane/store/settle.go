@@ -77,5 +77,8 @@ func (tx *Tx) settle(recordID, adjustmentID string, answer core.Outcome) (Settle
 			return Settled{}, err
 		}
 	}
-	return out, errors.Join(tx.PutRecord(record))
+	return out, errors.Join(tx.PutRecord(record), tx.Audit(core.Audit{
+		Actor: after.Actor, Method: "settle", OperationID: adjustmentID, Subject: "book " + record.Key.String(),
+		Reason: fmt.Sprintf("%s of %s units answered %s: %s", after.Kind, after.Units, answer, after.Reason),
+	}))
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -190,6 +191,7 @@ func (tx *Tx) Audit(a core.Audit) error {
 	if a.At.IsZero() {
 		a.At = tx.Now()
 	}
+	a.Reason = cmp.Or(a.Reason, "no reason given")
 	value, err := encode(encodeAudit(a))
 	if err != nil {
 		return err

@@ -1,0 +1,36 @@
+package core
+
+// abortRules say, kind by kind, why an operation that has begun may not be ended
+// by hand; "" means that it may, as long as no step of it is done. A kind that is
+// not listed may not.
+var abortRules = map[string]string{
+	OperationPublish:   "",
+	OperationRebalance: "",
+	OperationFence:     "a fence ends by proof or write-off only",
+	OperationReclaim:   "what it began must be finished",
+	OperationRestore:   "what it began must be finished",
+	OperationCancel:    "it was approved; what it began must be finished",
+	OperationSetLimit:  "its limit target stands in the book; raise the limit to end it",
+	OperationTransfer:  "its return was proposed to the giver; what it began must be finished",
+}
+
+// MayAbort tells whether somebody may end the operation by hand. One that waits
+// for a second person has done nothing, whatever its kind: its requester may, and
+// whoever may abort anybody's (anyones); ErrNotRequester for others. Else the
+// rule of its kind decides: ErrOperationState says why not.
+func (o Operation) MayAbort(a Approval, asked bool, who string, anyones bool) error {
+	rule, listed := abortRules[o.Kind]
+	switch waiting := o.NeedsApproval && asked && a.State == ApprovalPending && len(o.Steps) == 0; {
+	case o.State.Terminal():
+		return o.Refuses("it has ended")
+	case waiting && (who == o.Actor || anyones):
+		return nil
+	case waiting:
+		return numbered(ErrNotRequester, "operation_id", o.ID, "requester", o.Actor)
+	case rule != "":
+		return o.Refuses(rule)
+	case !listed || len(o.Steps) > 0:
+		return o.Refuses("what it began must be finished")
+	}
+	return nil
+}
