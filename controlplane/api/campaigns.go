@@ -28,20 +28,35 @@ type Campaigns struct {
 // window in the past included.
 func (h *Campaigns) ValidateCampaign(_ context.Context, req *pb.ValidateCampaignRequest) (*pb.ValidateCampaignResponse, error) {
 	s := h.View.Snapshot()
-	spec, warnings, faults := campaignfile.ParseCampaign(req.GetYaml(), h.window, cellsOf(s))
+	var split core.Split
+	spec, warnings, faults := campaignfile.ParseCampaign(req.GetYaml(), h.window, cellsOf(s), func(spec core.CampaignSpec) (v []rpcstatus.Violation) {
+		split, v = preview(spec, s)
+		return v
+	})
 	out := &pb.ValidateCampaignResponse{Warnings: warnings}
 	for _, f := range faults {
 		out.Faults = append(out.Faults, &pb.FileFault{Path: f.Path, Line: int32(f.Line), Column: int32(f.Column), Rule: f.Rule})
 	}
-	if len(faults) > 0 {
-		return out, nil
+	if len(faults) == 0 {
+		out.Spec, out.Warnings = convert.Spec(spec), append(out.Warnings, split.Warnings...)
+	}
+	return out, nil
+}
+
+// preview gives the split, or what is wrong with it, of a file that has no other
+// fault: a broken one has nothing to be cut.
+func preview(spec core.CampaignSpec, s view.Snapshot) (core.Split, []rpcstatus.Violation) {
+	if len(spec.Check()) > 0 || len(cellsOf(s)(spec)) > 0 {
+		return core.Split{}, nil
 	}
 	split, err := spec.Preview(s.CellsByID())
-	if err != nil {
-		return nil, err
+	if v := rpcstatus.Violations(err); len(v) > 0 {
+		return core.Split{}, v
 	}
-	out.Spec, out.Warnings = convert.Spec(spec), append(out.Warnings, split.Warnings...)
-	return out, nil
+	if err != nil {
+		return core.Split{}, []rpcstatus.Violation{{Field: "cells", Rule: err.Error()}}
+	}
+	return split, nil
 }
 
 func (h *Campaigns) window(s core.CampaignSpec) []rpcstatus.Violation {

@@ -287,3 +287,52 @@ func TestCellFile(t *testing.T) {
 		}
 	}
 }
+
+// wide is least with that many SKUs and cells.
+func wide(skus, cells int) string {
+	var s, c strings.Builder
+	for i := range skus {
+		fmt.Fprintf(&s, "- {sku_id: s%d, physical_stock: 10, sale_limit: 10, price: {amount: \"1\", currency: EUR}}\n", i)
+	}
+	for i := range cells {
+		fmt.Fprintf(&c, "c%d,", i)
+	}
+	head, _, _ := strings.Cut(least, "skus:")
+	return head + "skus:\n" + s.String() + "cells: [" + c.String() + "]\n"
+}
+
+// TestK38Edges: nothing, too much and figures that do not fit are refused with a reason on their path, or
+// are a valid file; never a panic.
+func TestK38Edges(t *testing.T) {
+	with := func(from, to string) string { return strings.Replace(contract, from, to, 1) }
+	for _, row := range []struct{ name, text, path, rule string }{
+		{"no cell", with("cells: [cell-1, cell-2, cell-3, cell-4]", "cells: []"), "cells", "not 0"},
+		{"a cell twice", with("cells: [cell-1, cell-2,", "cells: [cell-1, cell-1,"), "cells[1]", "only once"},
+		{"1,000 cells", wide(1, 1000), "", ""},
+		{"1,001 cells", wide(1, 1001), "cells", "must list 1 to 1000 cells, not 1001"},
+		{"1,000 SKUs", wide(1000, 1), "", ""},
+		{"1,001 SKUs", wide(1001, 1), "skus", "must list 1 to 1000 SKUs, not 1001"},
+		{"100,000 pairs", wide(1000, 100), "", ""},
+		{"101,000 pairs", wide(1000, 101), "skus", "at most 100000 (cell, SKU) pairs, not 101000"},
+		{"every weight 0", with("policy: EQUAL}", "policy: WEIGHTED, weights: {cell-1: 0, cell-2: 0}}"), "skus[0].split.weights", "above 0"},
+		{"one weight 0", with("policy: EQUAL}", "policy: WEIGHTED, weights: {cell-1: 0, cell-2: 1}}"), "", ""},
+		{"a negative weight", with("policy: EQUAL}", "policy: WEIGHTED, weights: {cell-1: -1, cell-2: 1}}"), "skus[0].split.weights.cell-1", "whole number"},
+		{"a huge weight", with("policy: EQUAL}", "policy: WEIGHTED, weights: {cell-1: 1000001}}"), "skus[0].split.weights.cell-1", "from 0 to 1000000"},
+		{"a weight that is no number", with("policy: EQUAL}", "policy: WEIGHTED, weights: {cell-1: .nan}}"), "skus[0].split.weights.cell-1", "whole number"},
+		{"a weight without end", with("policy: EQUAL}", "policy: WEIGHTED, weights: {cell-1: .inf}}"), "skus[0].split.weights.cell-1", "whole number"},
+		{"a float of a weight", with("policy: EQUAL}", "policy: WEIGHTED, weights: {cell-1: 1e308}}"), "skus[0].split.weights.cell-1", "whole number"},
+		{"demand", with("policy: EQUAL}", "policy: DEMAND}"), "", ""},
+		{"fewer units than cells", strings.NewReplacer("sale_limit: 10000", "sale_limit: 2", "reserve: 400", "reserve: 0").Replace(contract), "", ""},
+		{"nothing to sell", strings.NewReplacer("sale_limit: 10000", "sale_limit: 0", "reserve: 400", "reserve: 0").Replace(contract), "skus[0].sale_limit", "is required"},
+		{"all of it reserve", with("reserve: 400", "reserve: 10000"), "", ""},
+		{"more reserve than units", with("reserve: 400", "reserve: 10001"), "skus[0].reserve", "must not be above sale_limit"},
+	} {
+		_, _, faults := campaignfile.ParseCampaign(row.text)
+		switch {
+		case row.rule == "" && len(faults) > 0:
+			t.Errorf("%s: %v", row.name, faults)
+		case row.rule != "" && (len(faults) != 1 || faults[0].Path != row.path || !strings.Contains(faults[0].Rule, row.rule)):
+			t.Errorf("%s: %v, want one on %s: %s", row.name, faults, row.path, row.rule)
+		}
+	}
+}

@@ -137,7 +137,7 @@ func (f *file) fault(path string, at *token.Position, rule string) {
 // read, and gives each the line of its path or of the nearest one above it.
 func (f *file) add(violations []rpcstatus.Violation) {
 	for _, v := range violations {
-		if f.unread(v.Field) {
+		if f.unread(v.Field) || summed(v.Field) && f.unreadBelow(v.Field) {
 			continue
 		}
 		f.fault(v.Field, f.position(v.Field), v.Rule)
@@ -148,6 +148,21 @@ func (f *file) add(violations []rpcstatus.Violation) {
 func (f *file) unread(path string) bool {
 	for p := path; p != ""; p = above(p) {
 		if f.refused[p] {
+			return true
+		}
+	}
+	return false
+}
+
+// summed tells whether a rule of the path adds up its values: with one that could
+// not be read the sum says nothing.
+func summed(path string) bool {
+	return strings.HasSuffix(path, ".weights") || strings.HasSuffix(path, ".units")
+}
+
+func (f *file) unreadBelow(path string) bool {
+	for p := range f.refused {
+		if strings.HasPrefix(p, path+".") {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -163,7 +164,8 @@ func (r SplitRules) check(path string, s SKUSpec, cells []ids.CellID, f *faults)
 	for _, c := range sortedCells(r.Units) {
 		f.add(!slices.Contains(cells, c), path+".units."+string(c), "the cell is not listed in cells")
 	}
-	f.add(r.Policy == allocator.Demand, path+".policy", "DEMAND needs demand seen so far; a first split is EQUAL, WEIGHTED or EXPLICIT")
+	f.add(r.Policy == allocator.Weighted && len(r.Weights) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(r.Weights)), func(w uint32) bool { return w > 0 }),
+		path+".weights", "must give at least one cell a weight above 0")
 	if r.Policy == allocator.Explicit && s.Reserve.Cmp(s.SaleLimit) <= 0 {
 		var sum int64
 		for _, u := range r.Units {

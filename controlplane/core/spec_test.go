@@ -55,7 +55,10 @@ func TestSpecRules(t *testing.T) {
 		{"skus[0].reserve", func(s *core.CampaignSpec) { s.SKUs[0].Reserve = quantity.Must(10_001) }},
 		{"skus[0].price.amount", func(s *core.CampaignSpec) { s.SKUs[0].Price.Amount = "-1" }},
 		{"skus[0].price.currency", func(s *core.CampaignSpec) { s.SKUs[0].Price.Currency = "cny" }},
-		{"skus[0].split.policy", func(s *core.CampaignSpec) { s.SKUs[0].Split.Policy = allocator.Demand }},
+		{"skus[0].split.policy", func(s *core.CampaignSpec) { s.SKUs[0].Split.Policy = 9 }},
+		{"skus[0].split.weights", func(s *core.CampaignSpec) {
+			s.SKUs[0].Split = core.SplitRules{Policy: allocator.Weighted, Weights: map[ids.CellID]uint32{"cell-1": 0}}
+		}},
 		{"skus[0].split.units", func(s *core.CampaignSpec) { s.SKUs[0].Split.Policy = allocator.Explicit }},
 		{"skus[0].split.weights.cell-9", func(s *core.CampaignSpec) {
 			s.SKUs[0].Split = core.SplitRules{Policy: allocator.Weighted, Weights: map[ids.CellID]uint32{"cell-9": 1}}
@@ -84,6 +87,40 @@ func TestPreviewOfTheDemo(t *testing.T) {
 	}
 	if len(split.Warnings) != 0 {
 		t.Errorf("warnings: %v", split.Warnings)
+	}
+}
+
+// DEMAND is taken before anything was sold: the cells' weights decide, and the preview says so.
+func TestDemandBeforeAnyDemand(t *testing.T) {
+	s := demoSpec()
+	s.SKUs[0].Split.Policy = allocator.Demand
+	if v := s.Check(); len(v) != 0 {
+		t.Fatal(v)
+	}
+	split, err := s.Preview(four(core.CellActive))
+	if err != nil || len(split.Warnings) != 1 || !strings.Contains(split.Warnings[0], "no demand was seen") || split.Plans[0].Grants[0].Units.Int64() != 2_400 {
+		t.Errorf("%+v, %v", split, err)
+	}
+}
+
+// A plan that cannot be made names the SKU's path.
+func TestPreviewNamesTheSKU(t *testing.T) {
+	s := demoSpec()
+	s.SKUs[0].Split.Policy = allocator.Weighted
+	cells := four(core.CellActive)
+	for id, c := range cells {
+		c.Spec.Weight = 0
+		cells[id] = c
+	}
+	s.SKUs = append(s.SKUs, s.SKUs[0]) // two SKUs: buckets by the cells' own weights
+	s.SKUs[1].ID = "tablet"
+	if _, err := s.Preview(cells); err == nil || len(rpcstatus.Violations(err)) == 0 {
+		t.Errorf("no weight at all: %v", err)
+	}
+	s = demoSpec()
+	s.SKUs[0].Reserve = quantity.Must(10_001)
+	if _, err := s.Preview(four(core.CellActive)); len(rpcstatus.Violations(err)) != 1 || rpcstatus.Violations(err)[0].Field != "skus[0].reserve" {
+		t.Errorf("a reserve above the limit: %v", err)
 	}
 }
 

@@ -2,9 +2,11 @@ package core
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/cellquota/cellquota/allocator"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
 // Homes deals the campaign's buckets over its cells by their weights (one domain;
@@ -87,13 +89,17 @@ func (s CampaignSpec) Preview(cells map[ids.CellID]Cell) (Split, error) {
 	out := Split{Homes: homes}
 	owned := homes.Owned()
 	for i, sku := range s.SKUs {
+		path := fmt.Sprintf("skus[%d]", i)
 		plan, err := s.Plan(sku, cells)
 		if err != nil {
-			return Split{}, err
+			return Split{}, under(path, err)
+		}
+		if plan.ByWeight {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("%s: no demand was seen: DEMAND cuts by the cells' weights", sku.ID))
 		}
 		for _, g := range plan.Grants {
 			if !g.Units.IsZero() && owned[g.Cell] == 0 {
-				return Split{}, invalid(fmt.Sprintf("skus[%d].split", i), "cell "+g.Cell+" owns no bucket and must not be granted units")
+				return Split{}, invalid(path+".split", "cell "+g.Cell+" owns no bucket and must not be granted units")
 			}
 		}
 		for _, skew := range allocator.CheckSkew(plan, homes) {
@@ -102,4 +108,21 @@ func (s CampaignSpec) Preview(cells map[ids.CellID]Cell) (Split, error) {
 		out.Plans = append(out.Plans, plan)
 	}
 	return out, nil
+}
+
+// under puts a SKU's path before the fields of a refused plan; the list of cells is
+// the whole campaign's.
+func under(path string, err error) error {
+	v := rpcstatus.Violations(err)
+	if len(v) == 0 {
+		return err
+	}
+	out := make([]rpcstatus.Violation, 0, len(v))
+	for _, x := range v {
+		if x.Field != "" && !strings.HasPrefix(x.Field, "cells") {
+			x.Field = path + "." + x.Field
+		}
+		out = append(out, x)
+	}
+	return rpcstatus.Invalid(out...)
 }

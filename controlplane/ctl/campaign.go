@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cellquota/cellquota/controlplane/campaignfile"
 	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
@@ -18,7 +19,7 @@ import (
 func (c *cli) campaignCommand() *cobra.Command {
 	return group("campaign", "Describe, publish and close campaigns",
 		"  cellctl campaign validate -f campaign.yaml\n  cellctl campaign create -f campaign.yaml && cellctl campaign publish double-eleven",
-		c.campaignCreate(), c.campaignValidate(), c.campaignPublish(), c.campaignList(), c.campaignGet(), c.campaignClose(),
+		c.campaignCreate(), c.campaignValidate(), c.campaignSchema(), c.campaignPublish(), c.campaignList(), c.campaignGet(), c.campaignClose(),
 		c.campaignUpdate(), c.campaignPause(), c.campaignResume(), c.campaignAddCell(), c.campaignDelete(), c.campaignSetLimit())
 }
 
@@ -48,6 +49,18 @@ func (c *cli) campaignValidate() *cobra.Command {
 	}
 	fileFlag(cmd, &file)
 	return cmd
+}
+
+func (c *cli) campaignSchema() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON schema of campaign.yaml", Args: takes(),
+		Long:    "For editors and checks before a commit; no platform is asked. What several values must agree on,\nand which cells there are, only `campaign validate` says.",
+		Example: "  cellctl campaign schema > campaign.schema.json",
+		RunE: func(*cobra.Command, []string) error {
+			_, err := c.Out.Write(campaignfile.Schema())
+			return err
+		},
+	}
 }
 
 func (c *cli) showFaults(file string, out *pb.ValidateCampaignResponse) error {
