@@ -58,6 +58,7 @@ func serve(t testing.TB, f *fake, file string) {
 	pb.RegisterQuotaServiceServer(s, f)
 	pb.RegisterRoutingServiceServer(s, f)
 	pb.RegisterReportServiceServer(s, f)
+	pb.RegisterAccessServiceServer(s, accesses{f: f})
 	pb.RegisterOperationServiceServer(s, operations{f: f})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()

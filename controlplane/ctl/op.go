@@ -19,9 +19,11 @@ func (c *cli) opCommand() *cobra.Command {
 
 func (c *cli) opList() *cobra.Command {
 	var limit int
+	var open bool
+	var subject string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List operations, newest first", Args: takes(),
-		Example: "  cellctl op list\n  cellctl op list --limit 500 -o csv",
+		Example: "  cellctl op list --open\n  cellctl op list --subject cell-2\n  cellctl op list --limit 500 -o csv",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return usage("--limit %d: must be at least 1", limit)
@@ -29,7 +31,9 @@ func (c *cli) opList() *cobra.Command {
 			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
 				all := &pb.OperationServiceListResponse{}
 				for {
-					page, err := call(ctx, c, cp.Operations.List, &pb.OperationServiceListRequest{PageSize: pageSize(limit - len(all.GetOperations())), PageToken: all.GetNextPageToken()})
+					page, err := call(ctx, c, cp.Operations.List, &pb.OperationServiceListRequest{
+						PageSize: pageSize(limit - len(all.GetOperations())), PageToken: all.GetNextPageToken(), OpenOnly: open, Subject: subject,
+					})
 					if err != nil {
 						return fmt.Errorf("list operations: %w", err)
 					}
@@ -42,6 +46,8 @@ func (c *cli) opList() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most this many")
+	cmd.Flags().BoolVar(&open, "open", false, "only those that have not ended")
+	cmd.Flags().StringVar(&subject, "subject", "", "only those about this cell, campaign or book (CAMPAIGN/SKU)")
 	return cmd
 }
 
@@ -101,11 +107,11 @@ func (c *cli) opAbort() *cobra.Command {
 }
 
 func opTable(ops ...*pb.Operation) render.Table {
-	t := render.Table{Columns: render.Columns("OPERATION", "KIND", "SUBJECT", "STATE", "STEP", "STARTED", "ENDED", "DETAIL", "+ACTOR", "+REASON")}
+	t := render.Table{Columns: render.Columns("OPERATION", "KIND", "SUBJECT", "STATE", "STEP", "STARTED", "ENDED", "DETAIL", "+APPROVAL", "+ACTOR", "+REASON")}
 	for _, o := range ops {
 		t.Rows = append(t.Rows, []string{
 			o.GetOperationId(), o.GetKind(), o.GetSubject(), render.Word(o.GetState()), o.GetStep(),
-			render.Instant(o.GetStartedAt()), render.Instant(o.GetEndedAt()), o.GetDetail(), o.GetActor(), o.GetReason(),
+			render.Instant(o.GetStartedAt()), render.Instant(o.GetEndedAt()), o.GetDetail(), approvalWord(o), o.GetActor(), o.GetReason(),
 		})
 	}
 	return t
@@ -117,4 +123,12 @@ func stepTable(o *pb.Operation) render.Table {
 		t.Rows = append(t.Rows, []string{s.GetName(), render.Instant(s.GetAt()), s.GetDetail()})
 	}
 	return t
+}
+
+// approvalWord is the state of the second person's word; "" where none is needed.
+func approvalWord(o *pb.Operation) string {
+	if o.GetApproval() == pb.ApprovalState_APPROVAL_STATE_UNSPECIFIED {
+		return ""
+	}
+	return render.Word(o.GetApproval())
 }

@@ -42,6 +42,7 @@ func statusView(s *pb.GetStatusResponse, gates []cellGates) render.View {
 		fmt.Sprintf("leader        %s, term %d", or(s.GetLeader(), "none"), s.GetTerm().GetCount()),
 		fmt.Sprintf("etcd          %s, view at revision %d, %s old", answer(s.GetEtcdOk()), s.GetRevision(), millis(s.GetViewAgeMs())),
 		fmt.Sprintf("frozen units  %d", s.GetFrozenUnits()),
+		fmt.Sprintf("operations    %d open, %d wait for approval", s.GetOpenOperations(), s.GetPendingApprovals()),
 		"findings      none kept yet; cellctl verify looks for what is wrong now",
 	}
 	for _, edge := range slices.Sorted(maps.Keys(s.GetEdges())) {
