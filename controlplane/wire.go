@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -21,6 +22,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/link"
 	"github.com/cellquota/cellquota/controlplane/operation"
+	"github.com/cellquota/cellquota/controlplane/peers"
 	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/controlplane/quota"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
@@ -85,6 +87,7 @@ type parts struct {
 	routes   *api.Routes
 	planner  *planner.Planner
 	election *election.Election
+	peers    *peers.Peers
 	archive  archive.Archive // nil: none is configured
 	keeper   *audit.Keeper
 	dial     transport.DialOptions
@@ -184,7 +187,14 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	p.routes = &api.Routes{View: p.view}
+	dial := p.dial
+	dial.Pulse, dial.DefaultTimeout = peerPulse, p.cfg.Etcd.Timeout
+	p.peers = peers.New(peers.Config{Address: p.cfg.advertised(), TTL: p.cfg.LeaderTTL}, peers.Deps{
+		Store: p.store, View: p.view, Clock: p.clock, Log: p.log,
+		Dial: func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, dial) },
+	})
+	group.Go("replicas", p.peers.Run)
+	p.routes = &api.Routes{View: p.view, Peers: p.peers}
 	p.planner = planner.New(planner.Config{Interval: p.cfg.Planner.Interval, AckTimeout: p.cfg.Publish.AckTimeout}, planner.Deps{
 		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Clock: p.clock, Log: p.log,
 	})
@@ -214,6 +224,10 @@ func (p *parts) drivers() planner.ByKind {
 	}
 }
 
+// peerPulse is how often another replica is asked for its health while it is asked
+// something else.
+const peerPulse = 500 * time.Millisecond
+
 // lead runs the loops of one leadership; when one ends, all do.
 func (p *parts) lead(ctx context.Context, leader core.Leader) error {
 	loops, ctx := errgroup.WithContext(ctx)
@@ -241,7 +255,7 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 // register lists the services.
 func (p *parts) register(server *grpc.Server) error {
 	dial := func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, p.dial) }
-	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Dial: dial}
+	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial}
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
 		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, api.Mirrors{View: p.view, Dial: dial}, p.clock),

@@ -26,7 +26,7 @@ import (
 )
 
 // replica runs one assembled replica and gives its addresses.
-func replica(t *testing.T, etcd *testkit.EtcdCluster) (*running, func() error) {
+func replica(t *testing.T, etcd *testkit.EtcdCluster, args ...string) (*running, func() error) {
 	t.Helper()
 	operators := filepath.Join(t.TempDir(), "operators.yaml")
 	digest := sha256.Sum256([]byte("token"))
@@ -34,10 +34,10 @@ func replica(t *testing.T, etcd *testkit.EtcdCluster) (*running, func() error) {
 	if err := os.WriteFile(operators, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Load[Config]([]string{
-		"--dev", "--grpc-addr", "127.0.0.1:0", "--metrics-addr", "127.0.0.1:0", "--etcd-endpoints", strings.Join(etcd.Endpoints(), ","),
+	cfg, err := config.Load[Config](append([]string{
+		"--dev", "--grpc-addr", fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), "--metrics-addr", "127.0.0.1:0", "--etcd-endpoints", strings.Join(etcd.Endpoints(), ","),
 		"--operators-file", operators, "--leader-ttl", "1s", "--lease-ttl", "1s",
-	}, config.Options{Program: "cellquotad controlplane", Environ: []string{}})
+	}, args...), config.Options{Program: "cellquotad controlplane", Environ: []string{}})
 	if err != nil {
 		t.Fatal(err)
 	}

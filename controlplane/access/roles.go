@@ -18,6 +18,7 @@ const (
 	Viewer          = "viewer"
 	Cell            = "cell"
 	Edge            = "edge"
+	ControlPlane    = "controlplane"
 )
 
 // Roles lists the roles that an operator can have.
@@ -29,13 +30,15 @@ var (
 	managers      = []string{CampaignManager}
 	quota         = []string{CampaignManager, SRE}
 	sre           = []string{SRE}
+	// A replica asks the leader what only that knows.
+	orReplica = append([]string{ControlPlane}, everyOperator...)
 )
 
 // table is role × RPC: who may call each method.
 var table = map[string][]string{
 	pb.CellAdminService_CreateCell_FullMethodName: provisioners,
-	pb.CellAdminService_GetCell_FullMethodName:    everyOperator,
-	pb.CellAdminService_ListCells_FullMethodName:  everyOperator,
+	pb.CellAdminService_GetCell_FullMethodName:    orReplica,
+	pb.CellAdminService_ListCells_FullMethodName:  orReplica,
 	pb.CellAdminService_GetGate_FullMethodName:    everyOperator,
 	pb.CellAdminService_UpdateCell_FullMethodName: provisioners,
 	pb.CellAdminService_CheckCell_FullMethodName:  provisioners,
@@ -80,7 +83,7 @@ var table = map[string][]string{
 	pb.OperationService_Wait_FullMethodName:  everyOperator,
 	pb.OperationService_Abort_FullMethodName: quota,
 
-	pb.ReportService_GetStatus_FullMethodName:       everyOperator,
+	pb.ReportService_GetStatus_FullMethodName:       orReplica,
 	pb.ReportService_Verify_FullMethodName:          everyOperator,
 	pb.ReportService_Trace_FullMethodName:           everyOperator,
 	pb.ReportService_ResolveRequests_FullMethodName: everyOperator,

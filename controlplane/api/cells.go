@@ -42,6 +42,8 @@ type Cells struct {
 	View     *view.View
 	Liveness Liveness
 	Shards   Shards
+	// Peers are the other replicas; nil: this one is alone and knows everything.
+	Peers Peers
 	// Dial reaches a process of a cell.
 	Dial func(addr string) (*grpc.ClientConn, error)
 }
@@ -73,6 +75,11 @@ func (h *Cells) GetCell(ctx context.Context, req *pb.GetCellRequest) (*pb.GetCel
 	if err := f.err(); err != nil {
 		return nil, err
 	}
+	if out, ok := fromLeader(ctx, h, func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.GetCellResponse, error) {
+		return pb.NewCellAdminServiceClient(leader).GetCell(ctx, req)
+	}); ok {
+		return out, nil
+	}
 	s := h.View.Snapshot()
 	cell, known := s.Cell(id)
 	if !known {
@@ -87,6 +94,11 @@ func (h *Cells) ListCells(ctx context.Context, req *pb.ListCellsRequest) (*pb.Li
 	size, after := f.pageSize(req.GetPageSize()), f.after(req.GetPageToken())
 	if err := f.err(); err != nil {
 		return nil, err
+	}
+	if out, ok := fromLeader(ctx, h, func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.ListCellsResponse, error) {
+		return pb.NewCellAdminServiceClient(leader).ListCells(ctx, req)
+	}); ok {
+		return out, nil
 	}
 	s := h.View.Snapshot()
 	cells, next := page(s.Cells(), func(c core.Cell) string { return string(c.Spec.ID) }, after, size)
@@ -150,8 +162,12 @@ func (h *Cells) render(ctx context.Context, s view.Snapshot, c core.Cell, ask bo
 		Spec: convert.CellSpec(c.Spec), State: pb.CellState(s.CellState(c)), Version: c.Version, FenceVersion: c.FenceVersion,
 		LastReportAgeMs: -1,
 	}
+	_, out.LivenessUnknown = h.leads(s)
 	for _, in := range s.Instances(c.Spec.ID) {
 		lease, reporter, faults, _ := h.Liveness.Process(c.Spec.ID, in.ID)
+		if out.LivenessUnknown != "" {
+			lease = -time.Millisecond
+		}
 		out.Instances = append(out.Instances, &pb.Instance{
 			InstanceId: in.ID, Address: in.Address, Roles: in.Roles, LeaseRemainingMs: lease.Milliseconds(), Reporter: reporter, Faults: faults, ProgramVersion: in.ProgramVersion,
 		})

@@ -12,14 +12,18 @@ import (
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
+	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
-// Etcd tells whether etcd answers; store.Store implements it.
+// Etcd tells whether etcd answers and has room; store.Store implements it.
 type Etcd interface {
 	Ping(ctx context.Context) error
+	// Space gives the size of the largest member's database, and whether any has
+	// raised NOSPACE.
+	Space(ctx context.Context) (bytes int64, full bool, err error)
 }
 
 // Reports is ReportService. Make it with NewReports.
@@ -65,10 +69,9 @@ func NewReports(d ReportDeps) (*Reports, error) {
 // pingTime bounds the question whether etcd answers.
 const pingTime = time.Second
 
-// GetStatus answers the platform on one page, from the view; what needs etcd says
+// local is the platform as this replica sees it, from its view; what needs etcd says
 // so.
-func (h *Reports) GetStatus(ctx context.Context, _ *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
-	s := h.cells.View.Snapshot()
+func (h *Reports) local(ctx context.Context, s view.Snapshot) *pb.GetStatusResponse {
 	out := &pb.GetStatusResponse{Revision: s.Revision(), ViewAgeMs: s.Age().Milliseconds(), Edges: h.routes.Edges()}
 	if leader, led := s.Leader(); led {
 		out.Leader, out.Term = leader.Address, convert.Term(leader.Term)
@@ -76,6 +79,9 @@ func (h *Reports) GetStatus(ctx context.Context, _ *pb.GetStatusRequest) (*pb.Ge
 	ping, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	out.EtcdOk = h.etcd.Ping(ping) == nil
+	if size, full, err := h.etcd.Space(ping); err == nil {
+		out.EtcdSizeBytes, out.EtcdNospace = size, full
+	}
 	frozen := map[ids.CellID]bool{}
 	for _, c := range s.Cells() {
 		out.Cells = append(out.Cells, h.cells.render(ctx, s, c, false))
@@ -90,7 +96,7 @@ func (h *Reports) GetStatus(ctx context.Context, _ *pb.GetStatusRequest) (*pb.Ge
 	}
 	out.OpenOperations, out.PendingApprovals = int32(len(s.OpenOperations())), int32(len(s.PendingApprovals()))
 	out.Quarantined = sortedKeys(s.Quarantined())
-	return out, nil
+	return out
 }
 
 // verdicts are the words of verify on the wire.

@@ -22,6 +22,8 @@ import (
 type Routes struct {
 	pb.UnimplementedRoutingServiceServer
 	View *view.View
+	// Peers are the other replicas, whose edges count as well; nil: there are none.
+	Peers Peers
 	// Acked is called after an edge acknowledged or left; nil: nobody asks.
 	Acked func()
 
@@ -128,12 +130,26 @@ func (h *Routes) Edges() map[string]int64 {
 	return out
 }
 
-// Behind lists the connected edges that have not acknowledged a view with this
-// version of the campaign. It implements planner.Edges.
-func (h *Routes) Behind(campaign ids.CampaignID, version int64) []string {
+// Behind lists the connected edges, of this replica and of others, that have not
+// acknowledged a view with this version of the campaign, and the replicas that do not
+// say which edges they have. A replica that is gone is waited for no longer than its
+// lease lives. It implements planner.Edges.
+func (h *Routes) Behind(ctx context.Context, campaign ids.CampaignID, version int64) []string {
 	c, known := h.View.Snapshot().Campaign(campaign)
+	edges := h.Edges()
 	var out []string
-	for id, acked := range h.Edges() {
+	if h.Peers != nil {
+		replicas, theirs := everyOther(ctx, h.Peers)
+		for _, r := range replicas {
+			if !r.GetAnswers() {
+				out = append(out, "replica "+r.GetAddress()+" does not say which edges it has")
+			}
+		}
+		for id, acked := range theirs {
+			edges[id] = max(edges[id], acked)
+		}
+	}
+	for id, acked := range edges {
 		if !known || c.Version < version || acked < c.ModRevision {
 			out = append(out, "edge "+id)
 		}

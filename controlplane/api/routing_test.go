@@ -69,17 +69,17 @@ func TestWatchRoutes(t *testing.T) {
 		t.Fatalf("after the publish %v", published)
 	}
 	// The edge is behind until it acknowledges the revision.
-	if behind := r.routes.Behind("c", 3); !slices.Equal(behind, []string{"edge e1"}) {
+	if behind := r.routes.Behind(t.Context(), "c", 3); !slices.Equal(behind, []string{"edge e1"}) {
 		t.Errorf("behind %v", behind)
 	}
 	if err := stream.Send(&pb.WatchRoutesRequest{EdgeId: "e1", AckedRevision: published.GetRevision()}); err != nil {
 		t.Fatal(err)
 	}
 	<-r.acks
-	if behind := r.routes.Behind("c", 3); len(behind) != 0 {
+	if behind := r.routes.Behind(t.Context(), "c", 3); len(behind) != 0 {
 		t.Errorf("behind after the acknowledgement: %v", behind)
 	}
-	if behind := r.routes.Behind("c", 4); len(behind) != 1 {
+	if behind := r.routes.Behind(t.Context(), "c", 4); len(behind) != 1 {
 		t.Errorf("behind a version that does not exist yet: %v", behind)
 	}
 	// A process of a cell comes to life: its address follows, and the cell is ACTIVE.

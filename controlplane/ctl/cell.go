@@ -138,7 +138,7 @@ func cellView(m messageOf, cell *pb.Cell) render.View {
 	t := render.Table{Title: "PROCESSES", Columns: render.Columns("PROCESS", "ADDRESS", "ROLES", "#LEASE", "REPORTER", "FAULTS", "+VERSION")}
 	for _, i := range cell.GetInstances() {
 		t.Rows = append(t.Rows, []string{
-			i.GetInstanceId(), i.GetAddress(), strings.Join(i.GetRoles(), ","), millis(i.GetLeaseRemainingMs()),
+			i.GetInstanceId(), i.GetAddress(), strings.Join(i.GetRoles(), ","), leaseWord(i.GetLeaseRemainingMs()),
 			yes(i.GetReporter()), strings.Join(i.GetFaults(), ","), i.GetProgramVersion(),
 		})
 	}
@@ -147,12 +147,28 @@ func cellView(m messageOf, cell *pb.Cell) render.View {
 	return v
 }
 
+// leaseWord is a lease's rest; "?" where only the leader knows it and was not asked.
+func leaseWord(ms int64) string {
+	if ms < 0 {
+		return "?"
+	}
+	return millis(ms)
+}
+
+// known is a figure of the leader's, "?" where it could not be asked.
+func known(cell *pb.Cell, figure string) string {
+	if cell.GetLivenessUnknown() != "" {
+		return "?"
+	}
+	return figure
+}
+
 func cellTable(cells []*pb.Cell) render.Table {
 	t := render.Table{Columns: render.Columns("CELL", "REGION", "STATE", "#FENCE", "#PROCESSES", "#ALLOCATED", "#AT RISK", "#REPORTED", "SHARD", "+GROUP", "+#WEIGHT", "+#VERSION", "+SHARD DETAIL")}
 	for _, cell := range cells {
 		t.Rows = append(t.Rows, []string{
 			cell.GetSpec().GetCellId(), cell.GetSpec().GetRegion(), render.Word(cell.GetState()), number(cell.GetFenceVersion()),
-			number(int64(len(cell.GetInstances()))), number(cell.GetAllocatedUnits()), number(cell.GetUnitsAtRisk()), age(cell.GetLastReportAgeMs()),
+			number(int64(len(cell.GetInstances()))), number(cell.GetAllocatedUnits()), known(cell, number(cell.GetUnitsAtRisk())), known(cell, age(cell.GetLastReportAgeMs())),
 			reachable(cell), cell.GetSpec().GetInstanceGroup(), number(int64(cell.GetSpec().GetWeight())), number(cell.GetVersion()), cell.GetShardDetail(),
 		})
 	}

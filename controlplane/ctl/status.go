@@ -40,10 +40,13 @@ func statusView(s *pb.GetStatusResponse, gates []cellGates) render.View {
 	v := render.View{Message: s}
 	v.Lines = []string{
 		fmt.Sprintf("leader        %s, term %d", or(s.GetLeader(), "none"), s.GetTerm().GetCount()),
-		fmt.Sprintf("etcd          %s, view at revision %d, %s old", answer(s.GetEtcdOk()), s.GetRevision(), millis(s.GetViewAgeMs())),
+		fmt.Sprintf("etcd          %s, view at revision %d, %s old", etcdWords(s), s.GetRevision(), millis(s.GetViewAgeMs())),
 		fmt.Sprintf("frozen units  %d", s.GetFrozenUnits()),
 		fmt.Sprintf("operations    %d open, %d wait for approval", s.GetOpenOperations(), s.GetPendingApprovals()),
 		"findings      none kept yet; cellctl verify looks for what is wrong now",
+	}
+	for _, r := range s.GetReplicas() {
+		v.Lines = append(v.Lines, "replica       "+replicaWords(r))
 	}
 	for _, edge := range slices.Sorted(maps.Keys(s.GetEdges())) {
 		v.Lines = append(v.Lines, fmt.Sprintf("edge          %s, at revision %d", edge, s.GetEdges()[edge]))
@@ -60,6 +63,30 @@ func statusView(s *pb.GetStatusResponse, gates []cellGates) render.View {
 		v.Tables = []render.Table{table, cells}
 	}
 	return v
+}
+
+// replicaWords is one replica in a line.
+func replicaWords(r *pb.ReplicaStatus) string {
+	role := "follows"
+	if r.GetLeader() {
+		role = "leads"
+	}
+	if !r.GetAnswers() {
+		return fmt.Sprintf("%s, %s, %s", r.GetAddress(), role, r.GetDetail())
+	}
+	return fmt.Sprintf("%s, %s, at revision %d, %s old", r.GetAddress(), role, r.GetRevision(), millis(r.GetViewAgeMs()))
+}
+
+// etcdWords say whether etcd answers and has room.
+func etcdWords(s *pb.GetStatusResponse) string {
+	words := answer(s.GetEtcdOk())
+	if n := s.GetEtcdSizeBytes(); n > 0 {
+		words += fmt.Sprintf(" with %d KiB", n>>10)
+	}
+	if s.GetEtcdNospace() {
+		words += ", raised NOSPACE: it refuses every write until there is room and the alarm is disarmed"
+	}
+	return words
 }
 
 func or(s, otherwise string) string {

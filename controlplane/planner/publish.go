@@ -301,8 +301,8 @@ func (r publishing) grants(context.Context) (outcome, error) {
 }
 
 // ready waits until everyone who will serve the sale has this version.
-func (r publishing) ready(context.Context) (outcome, error) {
-	late, missing := r.unready(core.StepReady)
+func (r publishing) ready(ctx context.Context) (outcome, error) {
+	late, missing := r.unready(ctx, core.StepReady)
 	if len(missing) > 0 {
 		return waits("not ready: %s", few(missing))
 	}
@@ -312,9 +312,9 @@ func (r publishing) ready(context.Context) (outcome, error) {
 // unready lists who does not serve the campaign's version: processes of cells,
 // for as long as it takes, and edges for ack_timeout; late names the edges that
 // are not waited for any more.
-func (r publishing) unready(step string) (late string, missing []string) {
+func (r publishing) unready(ctx context.Context, step string) (late string, missing []string) {
 	missing = r.p.cells.CampaignReady(r.campaign.Spec.ID, r.campaign.Version, r.selling())
-	behind := r.p.edges.Behind(r.campaign.Spec.ID, r.campaign.Version)
+	behind := r.p.edges.Behind(ctx, r.campaign.Spec.ID, r.campaign.Version)
 	switch {
 	case len(behind) == 0:
 	case r.p.waited(r.op.ID+"/"+step) < r.p.cfg.AckTimeout:
@@ -345,11 +345,11 @@ func (r publishing) published(ctx context.Context) (outcome, error) {
 }
 
 // onSale waits until everyone serves the published version.
-func (r publishing) onSale(context.Context) (outcome, error) {
+func (r publishing) onSale(ctx context.Context) (outcome, error) {
 	if missing := r.withoutRules(r.campaign.Version); len(missing) > 0 {
 		return waits("rules are on their way to %s", few(missing))
 	}
-	late, missing := r.unready(core.StepOnSale)
+	late, missing := r.unready(ctx, core.StepOnSale)
 	if len(missing) > 0 {
 		return waits("not serving yet: %s", few(missing))
 	}

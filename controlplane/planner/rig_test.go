@@ -154,7 +154,7 @@ type edges struct {
 	behind []string
 }
 
-func (e *edges) Behind(ids.CampaignID, int64) []string {
+func (e *edges) Behind(context.Context, ids.CampaignID, int64) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.behind)

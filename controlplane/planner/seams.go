@@ -37,11 +37,12 @@ type Cells interface {
 	CampaignReady(campaign ids.CampaignID, version int64, cells []ids.CellID) (missing []string)
 }
 
-// Edges knows which edges follow this replica's routes. api.Routes implements it.
+// Edges knows which edges follow the replicas' routes. api.Routes implements it.
 type Edges interface {
 	// Behind lists the connected edges that have not acknowledged a view that
-	// holds this version of the campaign.
-	Behind(campaign ids.CampaignID, version int64) []string
+	// holds this version of the campaign, and what could not be asked. It may ask
+	// other replicas and is bounded by itself.
+	Behind(ctx context.Context, campaign ids.CampaignID, version int64) []string
 }
 
 // Operations drives the operations of one or more kinds. The drivers of packages

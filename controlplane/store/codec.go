@@ -100,6 +100,8 @@ func (s *Store) decodeKind(kind Kind, kv *mvccpb.KeyValue) (any, error) {
 		return decodeKey(kv)
 	case KindRestored:
 		return checked(decodeRestored(kv))
+	case KindReplica:
+		return checked(decodeReplica(kv))
 	default:
 		return nil, fmt.Errorf("%w: kind %s is not mirrored", core.ErrBroken, kind)
 	}

@@ -27,6 +27,7 @@ import (
 //	/refusals/MINUTE-ID         Refusals: counts of one replica; MINUTE sorts. Not mirrored
 //	/archive/NAME               ArchiveIndex; an object that no campaign names. Not mirrored
 //	/leader                     Leader, under its lease
+//	/replicas/ADDRESS           Replica, under its lease
 //	/term                       TermRecord
 //	/keys/USE/KID               Key
 //	/restored                   Restored; present: etcd lost its past
@@ -62,6 +63,7 @@ const (
 	KindRestored                  // core.Restored
 	KindCluster                   // not mirrored
 	KindTombstone                 // core.Tombstone
+	KindReplica                   // core.Replica
 )
 
 // rooms are the folders (or single keys) of each kind.
@@ -69,7 +71,7 @@ var rooms = map[Kind]string{
 	KindCell: "/cells/", KindInstance: "/instances/", KindCampaign: "/campaigns/", KindRoute: "/routes/", KindBook: "/books/",
 	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
 	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/", KindToken: "/tokens/", KindRefusal: "/refusals/", KindArchive: "/archive/",
-	KindRestored: "/restored", KindCluster: "/cluster",
+	KindRestored: "/restored", KindCluster: "/cluster", KindReplica: "/replicas/",
 	KindTombstone: "/tombstones/",
 }
 
@@ -83,7 +85,7 @@ func (k Kind) String() string { return strings.Trim(rooms[k], "/") }
 // loaded.
 func Mirrored() []Kind {
 	return []Kind{
-		KindRestored, KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval, KindToken,
+		KindRestored, KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval, KindToken, KindReplica,
 		KindTombstone,
 	}
 }
@@ -102,6 +104,7 @@ func (k keys) stock(id ids.SKUID) string         { return k.room(KindStock) + st
 func (k keys) operation(id string) string        { return k.room(KindOperation) + id }
 func (k keys) approval(id string) string         { return k.room(KindApproval) + id }
 func (k keys) token(id string) string            { return k.room(KindToken) + id }
+func (k keys) replica(address string) string     { return k.room(KindReplica) + address }
 func (k keys) leader() string                    { return k.room(KindLeader) }
 func (k keys) term() string                      { return k.room(KindTerm) }
 func (k keys) restored() string                  { return k.room(KindRestored) }

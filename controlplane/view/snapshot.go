@@ -289,3 +289,7 @@ func (s Snapshot) Keys() []core.Key { return many[core.Key](s, store.KindKey, ""
 
 // Leader gives who leads; false while nobody does.
 func (s Snapshot) Leader() (core.Leader, bool) { return one[core.Leader](s, store.KindLeader, "") }
+
+// Replicas gives the registered replicas of the control plane, in order of their
+// addresses.
+func (s Snapshot) Replicas() []core.Replica { return many[core.Replica](s, store.KindReplica, "") }
