@@ -28,9 +28,14 @@ import (
 // replica runs one assembled replica and gives its addresses.
 func replica(t *testing.T, etcd *testkit.EtcdCluster, args ...string) (*running, func() error) {
 	t.Helper()
-	operators := filepath.Join(t.TempDir(), "operators.yaml")
 	digest := sha256.Sum256([]byte("token"))
-	text := "operators: [{name: ann, role: sre, token_sha256: " + hex.EncodeToString(digest[:]) + "}]"
+	return replicaFor(t, etcd, "operators: [{name: ann, role: sre, token_sha256: "+hex.EncodeToString(digest[:])+"}]")
+}
+
+// replicaFor runs one for the operators of a file.
+func replicaFor(t *testing.T, etcd *testkit.EtcdCluster, text string) (*running, func() error) {
+	t.Helper()
+	operators := filepath.Join(t.TempDir(), "operators.yaml")
 	if err := os.WriteFile(operators, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
