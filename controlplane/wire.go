@@ -26,6 +26,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/controlplane/quota"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
+	"github.com/cellquota/cellquota/controlplane/recovery"
 	"github.com/cellquota/cellquota/controlplane/report/books"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
@@ -196,7 +197,7 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 	group.Go("replicas", p.peers.Run)
 	p.routes = &api.Routes{View: p.view, Peers: p.peers}
 	p.planner = planner.New(planner.Config{Interval: p.cfg.Planner.Interval, AckTimeout: p.cfg.Publish.AckTimeout}, planner.Deps{
-		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Clock: p.clock, Log: p.log,
+		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Witness: recovery.Witness{Open: p.openShard}, Clock: p.clock, Log: p.log,
 	})
 	p.routes.Acked = p.planner.Wake
 	p.keeper, err = audit.NewKeeper(p.cfg.Audit.Keep, audit.KeeperDeps{
@@ -208,6 +209,11 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 	p.election = election.New(election.Config{Address: p.cfg.advertised(), TTL: p.cfg.LeaderTTL}, p.store, p.view, p.clock, p.log)
 	group.Go("election", func(ctx context.Context) error { return p.election.Run(ctx, p.lead) })
 	return nil
+}
+
+// openShard opens a shard under the fencer's role.
+func (p *parts) openShard(ctx context.Context, spec core.CellSpec) (recovery.Shard, error) {
+	return p.fencer.Fencer(ctx, spec)
 }
 
 // drivers lists who carries on which kind of operation.
@@ -257,7 +263,7 @@ func (p *parts) register(server *grpc.Server) error {
 	dial := func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, p.dial) }
 	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial}
 	reports, err := api.NewReports(api.ReportDeps{
-		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
+		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
 		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, api.Mirrors{View: p.view, Dial: dial}, p.clock),
 	})
 	if err != nil {

@@ -29,14 +29,15 @@ type Etcd interface {
 // Reports is ReportService. Make it with NewReports.
 type Reports struct {
 	pb.UnimplementedReportServiceServer
-	cells    *Cells
-	routes   *Routes
-	etcd     Etcd
-	verifier *verify.Verifier
-	reader   *shards.Reader
-	audit    audit.Reader
-	breaches *prometheus.CounterVec
-	turn     chan struct{} // one verification at a time: it reads every ledger
+	cells      *Cells
+	routes     *Routes
+	etcd       Etcd
+	verifier   *verify.Verifier
+	reader     *shards.Reader
+	audit      audit.Reader
+	uncompared func() []ids.CellID
+	breaches   *prometheus.CounterVec
+	turn       chan struct{} // one verification at a time: it reads every ledger
 }
 
 // ReportDeps are what reports are made of.
@@ -47,12 +48,14 @@ type ReportDeps struct {
 	Verifier *verify.Verifier
 	Reader   *shards.Reader
 	Audit    audit.Reader
-	Registry prometheus.Registerer // nil: no metrics
+	// Uncompared lists the cells that the leader waits for; nil: nobody knows.
+	Uncompared func() []ids.CellID
+	Registry   prometheus.Registerer // nil: no metrics
 }
 
 // NewReports makes the service.
 func NewReports(d ReportDeps) (*Reports, error) {
-	h := &Reports{cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, turn: make(chan struct{}, 1)}
+	h := &Reports{uncompared: d.Uncompared, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, turn: make(chan struct{}, 1)}
 	h.breaches = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: telemetry.Namespace, Name: "invariant_breaches_total",
 		Help: "Breaches that verifications found, by invariant. Each verification counts what it sees.",
@@ -96,6 +99,14 @@ func (h *Reports) local(ctx context.Context, s view.Snapshot) *pb.GetStatusRespo
 	}
 	out.OpenOperations, out.PendingApprovals = int32(len(s.OpenOperations())), int32(len(s.PendingApprovals()))
 	out.Quarantined = sortedKeys(s.Quarantined())
+	if r, stands := s.Restored(); stands {
+		out.Restored = r.String()
+	}
+	if h.uncompared != nil {
+		for _, id := range h.uncompared() {
+			out.UncomparedCells = append(out.UncomparedCells, string(id))
+		}
+	}
 	return out
 }
 

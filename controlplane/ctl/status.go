@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,6 +51,12 @@ func statusView(s *pb.GetStatusResponse, gates []cellGates) render.View {
 	}
 	for _, edge := range slices.Sorted(maps.Keys(s.GetEdges())) {
 		v.Lines = append(v.Lines, fmt.Sprintf("edge          %s, at revision %d", edge, s.GetEdges()[edge]))
+	}
+	if why := s.GetRestored(); why != "" {
+		v.Lines = append(v.Lines, "RESTORED      "+why)
+	}
+	if cells := s.GetUncomparedCells(); len(cells) > 0 {
+		v.Lines = append(v.Lines, "grants wait   for "+strings.Join(cells, ", ")+": neither a process nor the shard has answered this leader")
 	}
 	for _, key := range s.GetQuarantined() {
 		v.Lines = append(v.Lines, "unreadable    "+key)

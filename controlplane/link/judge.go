@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -40,6 +41,16 @@ func judge(h *pb.Hello, leader core.Term, cell core.Cell) *pb.Refusal {
 			cell.Spec.ID, known.Count, known.ID, leader.Count, leader.ID)
 	}
 	return nil
+}
+
+// judgeUnknown says why a cell without a record may not register. One whose shard
+// was told a term belongs to an etcd that had its record: this one lost it. A shard
+// that no leader ever spoke to holds no unit.
+func judgeUnknown(h *pb.Hello, cell ids.CellID) *pb.Refusal {
+	if count := h.GetTerm().GetCount(); count > 0 {
+		return refuse(pb.RefusalCode_REFUSAL_CODE_RESTORED, "the shard of cell %s knows term %d, and etcd does not know the cell: etcd lost its past, or the cell belongs to another control plane", cell, count)
+	}
+	return refuse(pb.RefusalCode_REFUSAL_CODE_UNKNOWN_CELL, "no cell %s; provision it", cell)
 }
 
 func judgeState(cell core.Cell) *pb.Refusal {

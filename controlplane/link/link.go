@@ -146,7 +146,13 @@ func (s *stream) refusalOf(err error) (*pb.Refusal, error) {
 		}
 		return no.Refusal, nil
 	case errors.Is(err, core.ErrUnknownCell):
-		return refuse(pb.RefusalCode_REFUSAL_CODE_UNKNOWN_CELL, "no cell %s; provision it", s.cell), nil
+		refusal := judgeUnknown(s.hello, s.cell)
+		if refusal.GetCode() == pb.RefusalCode_REFUSAL_CODE_RESTORED {
+			s.reign.events.OnRestored(s.cell, refusal.GetDetail())
+		}
+		return refusal, nil
+	case errors.Is(err, core.ErrRestored):
+		return refuse(pb.RefusalCode_REFUSAL_CODE_RESTORED, "%v", err), nil
 	case errors.Is(err, core.ErrNotLeader):
 		return s.hub.notLeader(), nil
 	}

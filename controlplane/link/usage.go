@@ -7,6 +7,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -74,6 +75,18 @@ func (h *Hub) Usage(cell ids.CellID) []Usage {
 	}
 	slices.SortFunc(out, func(a, b Usage) int { return cmp.Compare(a.Stock.Key.String(), b.Stock.Key.String()) })
 	return out
+}
+
+// Facts implements planner.Cells.
+func (h *Hub) Facts(cell ids.CellID) (planner.Shard, bool) {
+	reporter, linked := h.Reporter(cell)
+	facts := planner.Shard{Cell: cell, FenceVersion: reporter.FenceVersion}
+	for _, u := range h.Usage(cell) {
+		if u.FenceVersion == reporter.FenceVersion {
+			facts.Stocks = append(facts.Stocks, u.Stock)
+		}
+	}
+	return facts, linked && len(facts.Stocks) > 0
 }
 
 // UsageOf gives what the cell last reported of one SKU.

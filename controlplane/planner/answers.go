@@ -81,40 +81,15 @@ func (p *Planner) OnTermRaised(ctx context.Context, cell ids.CellID, reporter Re
 		}
 		facts.Stocks = append(facts.Stocks, stock)
 	}
-	if err := Compare(facts, p.view.Snapshot()); err != nil { // the view may only be late: ask etcd
-		head, readErr := p.store.Head(ctx)
-		if readErr != nil {
-			return readErr
-		}
-		s, waitErr := p.view.WaitFor(ctx, head)
-		if waitErr != nil {
-			return waitErr
-		}
-		if err := Compare(facts, s); err != nil {
-			if errors.Is(err, core.ErrRestored) {
-				p.OnRestored(cell, err.Error())
-			}
-			return err
-		}
+	if r, stands := p.view.Snapshot().Restored(); stands {
+		return r.Refuses()
+	}
+	if err := p.agree(ctx, facts); err != nil {
+		return err
 	}
 	p.mu.Lock()
-	p.memory.compared[cell] = reporter.Stream
+	p.memory.compared[cell], p.memory.known[cell] = reporter.Stream, true
 	p.mu.Unlock()
 	p.Wake()
 	return nil
 }
-
-// OnRestored stops all grants of this leadership: a hello or a shard showed what
-// etcd never gave out.
-func (p *Planner) OnRestored(cell ids.CellID, why string) {
-	p.mu.Lock()
-	first := p.memory.restored == ""
-	p.memory.restored = why
-	p.mu.Unlock()
-	if first {
-		p.log.Error("etcd lost its past: nothing is granted", telemetry.Event, "store_restored", telemetry.CellID, cell, "detail", why)
-	}
-}
-
-// OnReport has nothing to decide in this release: top-ups are made by hand.
-func (p *Planner) OnReport(ids.CellID) {}

@@ -23,6 +23,7 @@ type Books interface {
 	Record(id string) (core.Record, bool)
 	RecordOf(adjustmentID string) (core.Record, bool)
 	Tombstone(ids.CampaignID) (core.Tombstone, bool)
+	Campaign(ids.CampaignID) (core.Campaign, bool)
 }
 
 // sealPrefix begins the ids of the adjustments that the fence function itself
@@ -54,6 +55,9 @@ func Compare(shard Shard, books Books) error {
 	for _, s := range shard.Stocks {
 		if _, deleted := books.Tombstone(s.Key.Campaign); deleted {
 			continue // settled: its books are gone, the shard's rows stay
+		}
+		if c, known := books.Campaign(s.Key.Campaign); known && c.State == core.CampaignSettled {
+			continue // its journal is in the archive; nothing is granted any more
 		}
 		if why := compareStock(s, cell, books); why != "" {
 			return lacks("%s: %s", s.Key, why)

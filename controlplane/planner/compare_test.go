@@ -18,9 +18,12 @@ type shelf struct {
 	deleted bool
 }
 
-func (s shelf) Cell(ids.CellID) (core.Cell, bool)      { return s.cell, true }
-func (s shelf) Book(core.BookKey) (core.Book, bool)    { return s.book, true }
-func (s shelf) Record(id string) (core.Record, bool)   { r, ok := s.records[id]; return r, ok }
+func (s shelf) Cell(ids.CellID) (core.Cell, bool)    { return s.cell, true }
+func (s shelf) Book(core.BookKey) (core.Book, bool)  { return s.book, true }
+func (s shelf) Record(id string) (core.Record, bool) { r, ok := s.records[id]; return r, ok }
+func (s shelf) Campaign(id ids.CampaignID) (core.Campaign, bool) {
+	return core.Campaign{State: core.CampaignPublished}, true
+}
 func (s shelf) RecordOf(id string) (core.Record, bool) { return s.Record(id) }
 
 func (s shelf) Tombstone(ids.CampaignID) (core.Tombstone, bool) {

@@ -13,8 +13,19 @@ type memory struct {
 	leader core.Leader
 	// compared: the stream over which a cell's shard was compared with the books.
 	compared map[ids.CellID]uint64
-	// restored: why etcd is known to have lost its past; "": it is not.
-	restored string
+	// known: cells whose shard was compared under this leadership, over whatever.
+	known map[ids.CellID]bool
+	// unbroken: the watch ran since all were compared; nobody is waited for.
+	unbroken bool
+	// saidCompared: /compared names this term.
+	saidCompared bool
+	// witnessed: when a silent cell's shard was last read; began: the leadership.
+	witnessed map[ids.CellID]time.Time
+	began     time.Time
+	// reported: cells with a report that was not compared yet.
+	reported map[ids.CellID]bool
+	// loss: why etcd is known to have lost its past; Why "": it is not.
+	loss core.Restored
 	// sent: directives without an answer yet.
 	sent map[string]sending
 	// rules: the newest version that a cell's shard has, as told over a stream.
@@ -43,7 +54,7 @@ type installed struct {
 
 func newMemory(leader core.Leader) memory {
 	return memory{
-		leader: leader, compared: map[ids.CellID]uint64{}, sent: map[string]sending{}, rules: map[rulesOf]installed{}, since: map[string]time.Time{},
+		leader: leader, compared: map[ids.CellID]uint64{}, known: map[ids.CellID]bool{}, witnessed: map[ids.CellID]time.Time{}, reported: map[ids.CellID]bool{}, sent: map[string]sending{}, rules: map[rulesOf]installed{}, since: map[string]time.Time{},
 		joined: map[ids.CampaignID]int64{},
 	}
 }
@@ -86,7 +97,7 @@ func (p *Planner) mayBeGranted(cell ids.CellID, stream uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at, known := p.memory.compared[cell]
-	return p.memory.restored == "" && known && at == stream
+	return p.memory.loss.Why == "" && known && at == stream
 }
 
 // hasRules tells whether the cell's shard has this version of the rules or a

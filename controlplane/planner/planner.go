@@ -46,6 +46,7 @@ type Planner struct {
 	cells      Cells
 	edges      Edges
 	operations Operations
+	witness    Witness
 	clock      clock.Clock
 	log        *slog.Logger
 	wake       chan struct{}
@@ -61,6 +62,7 @@ type Deps struct {
 	Cells      Cells
 	Edges      Edges
 	Operations Operations
+	Witness    Witness // nil: a silent cell is waited for
 	Clock      clock.Clock
 	Log        *slog.Logger
 }
@@ -71,7 +73,7 @@ func New(cfg Config, d Deps) *Planner {
 		cfg.ResendAfter = 2 * time.Second
 	}
 	return &Planner{
-		cfg: cfg, store: d.Store, view: d.View, cells: d.Cells, edges: d.Edges, operations: d.Operations,
+		cfg: cfg, store: d.Store, view: d.View, cells: d.Cells, edges: d.Edges, operations: d.Operations, witness: d.Witness,
 		clock: d.Clock, log: d.Log, wake: make(chan struct{}, 1), memory: newMemory(core.Leader{}),
 	}
 }
@@ -82,24 +84,44 @@ func (p *Planner) Lead(ctx context.Context, leader core.Leader) error {
 	if err != nil {
 		return err
 	}
-	if _, err := p.view.WaitFor(ctx, head); err != nil { // nothing is decided on a view from before this term
+	s, err := p.view.WaitFor(ctx, head) // nothing is decided on a view from before this term
+	if err != nil {
 		return err
 	}
 	p.begin(leader)
 	defer p.begin(core.Leader{})
+	if _, stands := s.Restored(); stands {
+		return p.waitForRecovery(ctx, leader)
+	}
+	unbroken := p.unbroken(ctx, s)
+	p.mu.Lock()
+	p.memory.unbroken = unbroken
+	p.mu.Unlock()
 	loops, ctx := errgroup.WithContext(ctx)
-	loops.Go(func() error { return p.every(ctx, p.wake, func(ctx context.Context) { p.tick(ctx, leader) }) })
-	loops.Go(func() error { return p.every(ctx, nil, func(ctx context.Context) { p.operate(ctx, leader) }) })
+	loops.Go(func() error {
+		return p.every(ctx, p.wake, func(ctx context.Context) error { return p.tick(ctx, leader) })
+	})
+	loops.Go(func() error {
+		return p.every(ctx, nil, func(ctx context.Context) error { p.operate(ctx, leader); return nil })
+	})
+	if p.witness != nil {
+		loops.Go(func() error {
+			return p.every(ctx, nil, func(ctx context.Context) error { return p.witnessAll(ctx, leader) })
+		})
+	}
 	return loops.Wait()
 }
 
-// every runs one pass at each interval, change of the view or wake.
-func (p *Planner) every(ctx context.Context, wake <-chan struct{}, pass func(context.Context)) error {
+// every runs one pass at each interval, change of the view or wake, until one
+// says that the leadership is over.
+func (p *Planner) every(ctx context.Context, wake <-chan struct{}, pass func(context.Context) error) error {
 	tick := p.clock.NewTicker(p.cfg.Interval)
 	defer tick.Stop()
 	for {
 		changed := p.view.Changed()
-		pass(ctx)
+		if err := pass(ctx); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -123,14 +145,20 @@ func (p *Planner) Wake() {
 }
 
 // tick is one pass over a snapshot, in the order of the package comment.
-func (p *Planner) tick(ctx context.Context, leader core.Leader) {
+func (p *Planner) tick(ctx context.Context, leader core.Leader) error {
 	s := p.view.Snapshot()
+	p.compareReports(ctx)
+	if err := p.intact(ctx, leader, s); err != nil {
+		return err
+	}
+	p.sayCompared(ctx, leader, s)
 	p.closeOver(ctx, leader, s) // 1. close
 	p.publish(ctx, leader, s)   // 2. publish
 	p.join(ctx, leader, s)      // 3. join
 	p.sendRules(ctx, leader, s) // 4. rules
 	p.sendOpen(ctx, leader, s)  // 5. adjust
 	p.sendNotices(ctx, leader, s)
+	return nil
 }
 
 // closeOver closes the campaigns whose window is over. The cells judge by their
@@ -169,7 +197,7 @@ func (p *Planner) operate(ctx context.Context, leader core.Leader) {
 	steps.SetLimit(atOnce)
 	s := p.view.Snapshot()
 	for _, op := range s.OpenOperations() {
-		if op.Kind == core.OperationPublish {
+		if op.Kind == core.OperationPublish || !drives(s, op) {
 			continue
 		}
 		steps.Go(func() error {
@@ -198,13 +226,7 @@ func (p *Planner) begin(leader core.Leader) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.memory = newMemory(leader)
-}
-
-// Restored gives why nothing is granted any more, or "".
-func (p *Planner) Restored() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.memory.restored
+	p.memory.began = p.clock.Now()
 }
 
 func few(texts []string) string {

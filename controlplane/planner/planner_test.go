@@ -311,11 +311,20 @@ func TestARestoredEtcdGrantsNothing(t *testing.T) {
 	if why := r.planner.Restored(); !strings.Contains(why, "number 7") {
 		t.Errorf("the reason is %q", why)
 	}
-	r.topUp("a0", "cell-2", 10)
-	r.planner.Wake()
+	r.restored()
+	r.lead() // another leader's memory is new; the record is not
+	stream := r.cells.connect("cell-2").stream
+	testkit.Eventually(t, wait, func() error {
+		if err := r.raise("cell-2", stream); !errors.Is(err, core.ErrRestored) {
+			return fmt.Errorf("the next leader compares cell-2: %w, want ErrRestored", err)
+		}
+		return nil
+	})
+	if _, err := r.tryTopUp("a0", "cell-2", 10); !errors.Is(err, core.ErrRestored) {
+		t.Fatalf("a top-up by hand: %v, want ErrRestored", err)
+	}
 	r.draft("d", 4, "other")
 	r.publish("d", "op-d")
-	r.at("op-d", core.StepGrants) // many ticks later
 	r.cells.read("cell-2", func(sh *shard) {
 		if count(sh.log, "a0") != 0 || sh.granted[core.BookKey{Campaign: "d", SKU: "other"}] != 0 {
 			t.Errorf("cell-2 was sent %v", sh.log)

@@ -295,6 +295,9 @@ func (r publishing) grants(context.Context) (outcome, error) {
 		if why := r.p.Restored(); why != "" {
 			return waits("nothing is granted: %s", why)
 		}
+		if why := r.p.holds(r.s, r.campaign); why != "" {
+			return waits("first grants are held: %s", why)
+		}
 		return waits("first grants are on their way: %s", few(open))
 	}
 	return did("first grants applied")

@@ -36,8 +36,9 @@ type shard struct {
 	applied  map[string]pb.AdjustmentOutcome
 	last     map[core.BookKey]int64
 	granted  map[core.BookKey]int64
-	recorded []string // ids of book changes that moved no unit
-	log      []string // directive ids in the order in which they came
+	recorded []string          // ids of book changes that moved no unit
+	log      []string          // directive ids in the order in which they came
+	report   []core.StockFacts // what a report says
 }
 
 // cells is the fake hub: it behaves as a cell does, over the planner's own seam.
@@ -100,8 +101,9 @@ func (c *cells) Send(_ context.Context, id ids.CellID, stream uint64, d *pb.Dire
 	if result == nil || s.deaf {
 		return nil
 	}
+	asked := c.planner
 	c.answers.Go(func() {
-		_ = c.planner.OnDirectiveResult(context.Background(), id, planner.Reporter{Stream: stream}, result)
+		_ = asked.OnDirectiveResult(context.Background(), id, planner.Reporter{Stream: stream}, result)
 	})
 	return nil
 }
@@ -135,6 +137,17 @@ func (s *shard) take(d *pb.Directive) *pb.DirectiveResult {
 	s.applied[a.GetAdjustmentId()] = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_APPLIED
 	result.Outcome = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_APPLIED
 	return result
+}
+
+// Facts is what the shard says in a report; none before tell.
+func (c *cells) Facts(id ids.CellID) (planner.Shard, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shards[id]
+	if s == nil || s.stream == 0 || len(s.report) == 0 {
+		return planner.Shard{}, false
+	}
+	return planner.Shard{Cell: id, FenceVersion: 1, Stocks: s.report}, true
 }
 
 func (c *cells) CampaignReady(campaign ids.CampaignID, version int64, of []ids.CellID) (missing []string) {
@@ -183,6 +196,7 @@ type rig struct {
 	cells      *cells
 	edges      *edges
 	operations *operations
+	witness    *witness
 	planner    *planner.Planner
 	leader     core.Leader
 	stopLead   func()
@@ -196,25 +210,57 @@ func (noShards) Ensure(context.Context, core.KafkaSpec) error          { return 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, etcd: testkit.Etcd(t, 1), cells: newCells(), edges: &edges{}, operations: &operations{asked: map[string]int{}}}
-	var err error
-	if r.store, err = store.Open(store.Config{Endpoints: r.etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: clock.System()}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.store.Close() })
-	if r.view, err = view.New(r.store, view.Deps{Clock: clock.System()}); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = r.view.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	r.store = r.open()
+	r.view, r.planner = r.follow(r.store)
 	r.intent = &intent.Service{Store: r.store, View: r.view, Clock: clock.System(), Shards: noShards{}, Topics: noShards{}}
-	r.planner = planner.New(planner.Config{Interval: 20 * time.Millisecond, AckTimeout: time.Minute, ResendAfter: 100 * time.Millisecond}, planner.Deps{
-		Store: r.store, View: r.view, Cells: r.cells, Edges: r.edges, Operations: r.operations, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
-	})
 	r.cells.planner = r.planner
 	t.Cleanup(r.cells.answers.Wait)
 	return r
+}
+
+func (r *rig) open() *store.Store {
+	r.t.Helper()
+	s, err := store.Open(store.Config{Endpoints: r.etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: clock.System()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// follow makes a view that runs and a planner beside it.
+func (r *rig) follow(s *store.Store) (*view.View, *planner.Planner) {
+	r.t.Helper()
+	v, err := view.New(s, view.Deps{Clock: clock.System()})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = v.Run(ctx) }()
+	r.t.Cleanup(func() { cancel(); <-done })
+	d := planner.Deps{Store: s, View: v, Cells: r.cells, Edges: r.edges, Operations: r.operations, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)}
+	if r.witness != nil {
+		d.Witness = r.witness
+	}
+	return v, planner.New(planner.Config{Interval: 20 * time.Millisecond, AckTimeout: time.Minute, ResendAfter: 100 * time.Millisecond}, d)
+}
+
+// another replaces the process by one that remembers nothing.
+func (r *rig) another() (*view.View, *planner.Planner) {
+	r.t.Helper()
+	r.stopLead()
+	r.store = r.open()
+	v, p := r.follow(r.store)
+	r.intent = &intent.Service{Store: r.store, View: v, Clock: clock.System(), Shards: noShards{}, Topics: noShards{}}
+	r.cells.mu.Lock()
+	r.cells.planner = p
+	r.cells.mu.Unlock()
+	return v, p
+}
+
+func topUpOf(id, campaign, sku string, cell ids.CellID, units int64) intent.TopUp {
+	return intent.TopUp{AdjustmentID: id, Key: core.BookKey{Campaign: ids.CampaignID(campaign), SKU: ids.SKUID(sku)}, Cell: cell, Units: quantity.Must(units)}
 }
 
 // lead makes the planner lead under a new term; the one before is over.
@@ -350,6 +396,24 @@ func (r *rig) at(op, step string) {
 		}
 		return nil
 	})
+}
+
+// restored waits until the record stands that etcd lost its past.
+func (r *rig) restored() core.Restored {
+	r.t.Helper()
+	var found core.Restored
+	testkit.Eventually(r.t, wait, func() error {
+		var stands bool
+		if found, stands = r.view.Snapshot().Restored(); !stands {
+			return fmt.Errorf("no record; the planner says %q", r.planner.Restored())
+		}
+		return nil
+	})
+	return found
+}
+
+func (r *rig) tryTopUp(id string, cell ids.CellID, units int64) (store.Moved, error) {
+	return r.intent.TopUp(testkit.Deadline(r.t), who, intent.TopUp{AdjustmentID: id, Key: core.BookKey{Campaign: "c", SKU: "s"}, Cell: cell, Units: quantity.Must(units)}, false)
 }
 
 func (r *rig) topUp(id string, cell ids.CellID, units int64) store.Moved {

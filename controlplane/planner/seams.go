@@ -31,6 +31,9 @@ type Cells interface {
 	// Send queues a directive on the reporter's stream. ErrNoReporter when the
 	// stream is not the reporter's any more or its queue is full.
 	Send(ctx context.Context, cell ids.CellID, stream uint64, d *pb.Directive) error
+	// Facts gives what the cell's shard said of itself in its newest report over the
+	// present stream; false while no report came.
+	Facts(cell ids.CellID) (Shard, bool)
 	// CampaignReady lists, in words, which of the cells' live processes do not yet
 	// serve this version of a campaign or a later one; a cell without a live
 	// process is listed too. Empty: all do.

@@ -107,12 +107,13 @@ type candidate struct {
 // sendOpen sends, per cell and SKU, the open adjustment with the lowest number:
 // the shard takes no other before it.
 func (p *Planner) sendOpen(ctx context.Context, leader core.Leader, s view.Snapshot) {
+	held := map[ids.CampaignID]bool{}
 	for _, next := range heads(s.OpenRecords()) {
 		a := next.adjustment
 		reporter, linked := p.cells.Reporter(a.Cell)
 		campaign, known := s.Campaign(a.Key.Campaign)
 		if !linked || !known || !toldToCells(campaign) || !p.mayBeGranted(a.Cell, reporter.Stream) ||
-			!p.hasRules(a.Cell, a.Key.Campaign, reporter.Stream, 1) || !p.due(a.ID, a.Cell, reporter.Stream, next.record) {
+			!p.hasRules(a.Cell, a.Key.Campaign, reporter.Stream, 1) || p.heldBack(s, campaign, a, held) || !p.due(a.ID, a.Cell, reporter.Stream, next.record) {
 			continue
 		}
 		if err := p.sendAdjustment(ctx, leader, next, reporter); err != nil {
@@ -120,6 +121,20 @@ func (p *Planner) sendOpen(ctx context.Context, leader core.Leader, s view.Snaps
 			p.note(ctx, err, "adjustment was not sent", telemetry.AdjustmentID, a.ID, telemetry.CellID, a.Cell)
 		}
 	}
+}
+
+// heldBack tells whether a grant waits for cells that were not compared; held
+// keeps the answer for each campaign. Returns take units from nobody else.
+func (p *Planner) heldBack(s view.Snapshot, c core.Campaign, a core.Adjustment, held map[ids.CampaignID]bool) bool {
+	if a.Kind != core.KindGrant {
+		return false
+	}
+	waits, asked := held[c.Spec.ID]
+	if !asked {
+		waits = len(p.waitsFor(s, c)) > 0
+		held[c.Spec.ID] = waits
+	}
+	return waits
 }
 
 // heads gives the lowest open (fence version, number) of each cell and SKU, in a

@@ -41,10 +41,11 @@ type Files struct {
 
 // Open implements Shards.
 func (f Files) Open(ctx context.Context, spec core.CellSpec) (Shard, error) {
-	return f.open(ctx, spec)
+	return f.Fencer(ctx, spec)
 }
 
-func (f Files) open(ctx context.Context, spec core.CellSpec) (*fencer.Fencer, error) {
+// Fencer opens a shard with everything that the fencer can do.
+func (f Files) Fencer(ctx context.Context, spec core.CellSpec) (*fencer.Fencer, error) {
 	dsn, err := os.ReadFile(spec.Shard.FencerDSNFile)
 	if err != nil {
 		return nil, fmt.Errorf("shard.fencer_dsn_file of cell %s: %w: %w", spec.ID, fencer.ErrUnreachable, err)
@@ -55,7 +56,7 @@ func (f Files) open(ctx context.Context, spec core.CellSpec) (*fencer.Fencer, er
 // Install writes a new cell's fence row and gives the version that stands; a
 // repeat changes nothing. Errors are sentinels of rpcstatus.
 func (f Files) Install(ctx context.Context, spec core.CellSpec) (int64, error) {
-	shard, err := f.open(ctx, spec)
+	shard, err := f.Fencer(ctx, spec)
 	if err != nil {
 		return 0, outward(err)
 	}

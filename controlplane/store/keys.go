@@ -33,6 +33,7 @@ import (
 //	/restored                   Restored; present: etcd lost its past
 //	/cluster                    Cluster, the etcd these records were made in
 //	/tombstones/CAMPAIGN        Tombstone
+//	/compared                   TermRecord, the last term under which every shard was compared
 //	/audit/TIME-ID              AuditEvent; TIME sorts
 //
 // No id has a slash (ids), so a key splits without escapes.
@@ -64,6 +65,7 @@ const (
 	KindCluster                   // not mirrored
 	KindTombstone                 // core.Tombstone
 	KindReplica                   // core.Replica
+	KindCompared                  // not mirrored; the view notes that it came
 )
 
 // rooms are the folders (or single keys) of each kind.
@@ -71,7 +73,7 @@ var rooms = map[Kind]string{
 	KindCell: "/cells/", KindInstance: "/instances/", KindCampaign: "/campaigns/", KindRoute: "/routes/", KindBook: "/books/",
 	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
 	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/", KindToken: "/tokens/", KindRefusal: "/refusals/", KindArchive: "/archive/",
-	KindRestored: "/restored", KindCluster: "/cluster", KindReplica: "/replicas/",
+	KindRestored: "/restored", KindCluster: "/cluster", KindCompared: "/compared", KindReplica: "/replicas/",
 	KindTombstone: "/tombstones/",
 }
 

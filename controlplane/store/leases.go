@@ -57,7 +57,8 @@ func (s *Store) RevokeLease(ctx context.Context, lease int64) error {
 
 // Register puts a process under its lease, on condition that the leader leads
 // and the cell's record is the one on which decide agreed. It gives that record.
-// core.ErrUnknownCell, core.ErrNotLeader, or what decide says.
+// core.ErrUnknownCell, core.ErrNotLeader, core.ErrRestored while etcd is known to
+// have lost its past, or what decide says.
 func (s *Store) Register(ctx context.Context, leader core.Leader, in core.Instance, decide func(core.Cell) error) (core.Cell, error) {
 	var cell core.Cell
 	_, err := s.Update(ctx, "register "+in.ID, func(tx *Tx) error {
@@ -72,6 +73,11 @@ func (s *Store) Register(ctx context.Context, leader core.Leader, in core.Instan
 		if !found {
 			return fmt.Errorf("%w: %s", core.ErrUnknownCell, in.Cell)
 		}
+		if r, stands, err := tx.Restored(); err != nil {
+			return err
+		} else if stands {
+			return r.Refuses()
+		}
 		if err := decide(cell); err != nil {
 			return err
 		}
@@ -84,8 +90,15 @@ func (s *Store) Register(ctx context.Context, leader core.Leader, in core.Instan
 	return cell, err
 }
 
+// Leads is nil while the leader leads, by a linearizable read. core.ErrNotLeader.
+func (s *Store) Leads(ctx context.Context, leader core.Leader) error {
+	tx := &Tx{s: s, ask: s.asker(ctx), read: map[string]int64{}, created: map[string]int64{}}
+	return tx.Lead(leader)
+}
+
 // TakeLead makes this replica the leader under its lease and mints the next term,
-// in one transaction. core.ErrNotLeader while somebody leads.
+// in one transaction. core.ErrNotLeader while somebody leads. Records that were
+// made in another etcd cluster are marked restored with it.
 func (s *Store) TakeLead(ctx context.Context, lease int64, address, termID string) (core.Leader, error) {
 	var out core.Leader
 	revision, err := s.Update(ctx, "take the lead", func(tx *Tx) error {
@@ -112,7 +125,15 @@ func (s *Store) TakeLead(ctx context.Context, lease int64, address, termID strin
 		}
 		out = core.Leader{Address: address, Term: core.Term{Count: last.Count + 1, ID: termID}}
 		term := &pb.Term{Count: out.Term.Count, Id: out.Term.ID}
-		return errors.Join(
+		lost := tx.SameCluster()
+		if errors.Is(lost, core.ErrRestored) {
+			_, stands, err := tx.Restored()
+			if err == nil && !stands {
+				err = tx.putRestored(core.Restored{Why: lost.Error(), FoundBy: address})
+			}
+			lost = err
+		}
+		return errors.Join(lost,
 			tx.put(s.keys.leader(), &storev1.Leader{Address: address, Term: term}, clientv3.WithLease(clientv3.LeaseID(lease))),
 			tx.put(s.keys.term(), &storev1.TermRecord{Term: term}))
 	})

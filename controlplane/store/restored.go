@@ -109,6 +109,23 @@ func (tx *Tx) PutCluster() error {
 	return tx.put(tx.s.keys.cluster(), &storev1.Cluster{ClusterId: tx.s.past.clusterID()})
 }
 
+// PutCompared keeps that every shard was compared with the books under this
+// leader: who sees it come over a watch, and sees that watch run on, need not
+// compare again. core.ErrNotLeader.
+func (s *Store) PutCompared(ctx context.Context, leader core.Leader) error {
+	_, err := s.Update(ctx, "keep that shards were compared", func(tx *Tx) error {
+		if err := tx.Lead(leader); err != nil {
+			return err
+		}
+		key := s.keys.room(KindCompared)
+		if _, err := tx.get(key); err != nil {
+			return err
+		}
+		return errors.Join(tx.whole(), tx.put(key, &storev1.TermRecord{Term: convert.Term(leader.Term)}))
+	})
+	return err
+}
+
 // RaiseTermRecord makes the next leader's term greater than count. The present
 // leader's stays what it is: it has to step down.
 func (tx *Tx) RaiseTermRecord(count int64) error {

@@ -97,16 +97,17 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 	watch := s.client.Watch(clientv3.WithRequireLeader(ctx), s.keys.prefix+"/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithProgressNotify())
 	quiet := s.clock.NewTicker(progressEvery)
 	defer quiet.Stop()
-	quietFor := 0
+	quietFor, lost := 0, s.past.loss()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-quiet.C():
 			if quietFor++; quietFor%headEvery == 0 {
-				if _, err := s.Head(ctx); errors.Is(err, core.ErrRestored) {
-					return fmt.Errorf("watch: %w", err)
-				}
+				_, _ = s.Head(ctx) // only to judge its revision
+			}
+			if why := s.past.loss(); why != lost {
+				return fmt.Errorf("watch: %w: %s", core.ErrRestored, why)
 			}
 			if err := s.client.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
 				return fmt.Errorf("watch: ask for progress: %v", err) //nolint:errorlint // driver errors end here

@@ -287,6 +287,22 @@ func (s Snapshot) Stock(id ids.SKUID) (core.PhysicalStock, bool) {
 // Keys gives the states of the signing keys, in order of use and id.
 func (s Snapshot) Keys() []core.Key { return many[core.Key](s, store.KindKey, "") }
 
+// Term gives the highest term that was minted.
+func (s Snapshot) Term() core.Term {
+	t, _ := one[core.Term](s, store.KindTerm, "")
+	return t
+}
+
+// Restored gives the record that etcd lost its past; false while it has it.
+func (s Snapshot) Restored() (core.Restored, bool) {
+	return one[core.Restored](s, store.KindRestored, "")
+}
+
+// SawCompared tells whether a leader's word that every shard was compared with
+// the books came over the watch that runs now. In a listing it would be worth
+// nothing: a backup has it too.
+func (s Snapshot) SawCompared() bool { return s.sawCompared }
+
 // Leader gives who leads; false while nobody does.
 func (s Snapshot) Leader() (core.Leader, bool) { return one[core.Leader](s, store.KindLeader, "") }
 

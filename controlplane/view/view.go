@@ -55,6 +55,7 @@ type state struct {
 	revision    int64      // 0: nothing was ever loaded
 	confirmed   time.Time  // when the view was last known to be current
 	quarantined map[string]string
+	sawCompared bool // see Snapshot.SawCompared
 }
 
 // New makes an empty view; it serves nothing before Run has listed.
@@ -158,6 +159,9 @@ func (v *View) apply(b store.Batch) error {
 	defer txn.Abort()
 	next.quarantined = maps.Clone(next.quarantined)
 	for _, e := range b.Entries {
+		if e.Kind == store.KindCompared && !e.Deleted {
+			next.sawCompared = true
+		}
 		if !e.Kind.Mirrored() {
 			continue
 		}

@@ -26,17 +26,11 @@ type Row struct {
 
 // Row reads the fence row. ErrOtherCell when the shard has none.
 func (f *Fencer) Row(ctx context.Context) (Row, error) {
-	var r Row
-	var version, from int64
-	err := f.conn.QueryRow(ctx, rowSQL).Scan(&r.Cell, &version, &from, &r.State, &r.Group, &r.StateSince, &r.ShardNow, &r.Term.Count, &r.Term.ID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Row{}, fmt.Errorf("read the fence row: %w", ErrOtherCell)
-	}
-	if err != nil {
+	r, err := row(ctx, f.conn)
+	if err != nil && !errors.Is(err, ErrOtherCell) {
 		return Row{}, translate("read the fence row", err, false)
 	}
-	r.Version, r.MessagesFrom = fencing.Version(version), fencing.Version(from)
-	return r, nil
+	return r, err
 }
 
 // Preview reads every stock row as a fence now would find it; Sealed is what it would take out.

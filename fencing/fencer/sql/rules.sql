@@ -1,0 +1,1 @@
+SELECT campaign_id, version, rules FROM cellquota.campaigns ORDER BY campaign_id;
