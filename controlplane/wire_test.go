@@ -29,11 +29,11 @@ import (
 func replica(t *testing.T, etcd *testkit.EtcdCluster, args ...string) (*running, func() error) {
 	t.Helper()
 	digest := sha256.Sum256([]byte("token"))
-	return replicaFor(t, etcd, "operators: [{name: ann, role: sre, token_sha256: "+hex.EncodeToString(digest[:])+"}]")
+	return replicaFor(t, etcd, "operators: [{name: ann, role: sre, token_sha256: "+hex.EncodeToString(digest[:])+"}]", args...)
 }
 
 // replicaFor runs one for the operators of a file.
-func replicaFor(t *testing.T, etcd *testkit.EtcdCluster, text string) (*running, func() error) {
+func replicaFor(t *testing.T, etcd *testkit.EtcdCluster, text string, args ...string) (*running, func() error) {
 	t.Helper()
 	operators := filepath.Join(t.TempDir(), "operators.yaml")
 	if err := os.WriteFile(operators, []byte(text), 0o600); err != nil {
