@@ -420,3 +420,9 @@ func (w *world) setRefund(rule core.Refund) {
 		return errors.Join(err, tx.PutCampaign(c))
 	})
 }
+
+// freshReader forgets the connections to the shards: their address files changed.
+func (w *world) freshReader() {
+	w.reader = shards.New(shards.Options{Timeout: 5 * time.Second})
+	w.t.Cleanup(w.reader.Close)
+}

@@ -63,7 +63,7 @@ type Driver struct {
 	// pruned: campaigns whose archived records this leadership found gone. Only Lead's
 	// goroutine touches it.
 	pruned map[ids.CampaignID]bool
-	// next is when a campaign is looked at again for settling.
+	// next is when the shards are asked again about a campaign that was blocked.
 	next map[ids.CampaignID]time.Time
 }
 
@@ -110,10 +110,7 @@ func (d *Driver) Tick(ctx context.Context, leader core.Leader) {
 			return
 		}
 		d.note(ctx, d.finals(ctx, leader, s, c), "finality was not decided", c) // 1. final
-		if from := d.Clock.Now(); !from.Before(d.next[c.Spec.ID]) {
-			d.note(ctx, d.settle(ctx, leader, c), "campaign was not settled", c) // 2. settle
-			d.next[c.Spec.ID] = d.Clock.Now().Add(rest * d.Clock.Now().Sub(from))
-		}
+		d.note(ctx, d.settle(ctx, leader, c), "campaign was not settled", c)    // 2. settle
 	}
 	d.Metrics.keep(s)
 }

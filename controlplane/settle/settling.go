@@ -52,9 +52,15 @@ func (d *Driver) settle(ctx context.Context, leader core.Leader, c core.Campaign
 // takeAccount makes the final report when nothing of the campaign can change any
 // more, puts it into the archive, and only then lets the campaign's record name it.
 func (d *Driver) takeAccount(ctx context.Context, leader core.Leader, c core.Campaign) error {
+	from := d.Clock.Now()
+	if from.Before(d.next[c.Spec.ID]) {
+		return nil
+	}
 	seen := d.look(ctx, d.View.Snapshot(), c, true)
-	if len(seen.blockers()) > 0 {
-		return nil // GetCampaign shows them
+	if len(seen.blockers()) > 0 { // GetCampaign shows them
+		now := d.Clock.Now()
+		d.next[c.Spec.ID] = now.Add(rest * now.Sub(from))
+		return nil
 	}
 	result, err := d.accounts.Read(ctx, c.Spec.ID)
 	if err != nil {
