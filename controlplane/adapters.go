@@ -106,3 +106,12 @@ func stockFacts(key core.BookKey, row shards.Stock) (core.StockFacts, error) {
 	}
 	return out, nil
 }
+
+// usages shows the hub's reports to the room that ends campaigns.
+type usages struct{ *link.Hub }
+
+// Held implements settle.Cells.
+func (u usages) Held(cell ids.CellID, key core.BookKey) (core.HeldFacts, bool) {
+	in, ok := u.UsageOf(cell, key)
+	return core.HeldFacts{FenceVersion: in.FenceVersion, Granted: in.Stock.Granted, Confirmed: in.Stock.Confirmed}, ok
+}

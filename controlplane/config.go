@@ -25,6 +25,7 @@ type Config struct {
 	Link        Link          `config:"link"`
 	Restore     Restore       `config:"restore"`
 	Planner     Planner       `config:"planner"`
+	Settle      Settle        `config:"settle"`
 	Audit       Audit         `config:"audit"`
 	Publish     Publish       `config:"publish"`
 }
@@ -60,6 +61,12 @@ type Planner struct {
 // Audit bounds what etcd keeps of the audit.
 type Audit struct {
 	Keep time.Duration `config:"keep" default:"168h" min:"1m" max:"8760h" doc:"how long audit records and dead tokens stay in etcd; older audit goes to archive_dir, or away without one"`
+}
+
+// Settle paces what ends campaigns.
+type Settle struct {
+	Interval time.Duration `config:"interval" default:"1s" min:"10ms" max:"10m" doc:"between two looks at what is sold out for good, and at campaigns that are over"`
+	After    time.Duration `config:"after" default:"30s" min:"0s" max:"24h" doc:"how long after its end a campaign settles at the earliest; more than clocks differ"`
 }
 
 // Publish bounds a publish.

@@ -29,7 +29,9 @@ import (
 	"github.com/cellquota/cellquota/controlplane/recovery"
 	"github.com/cellquota/cellquota/controlplane/report/books"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
+	"github.com/cellquota/cellquota/controlplane/report/undersell"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
+	"github.com/cellquota/cellquota/controlplane/settle"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/topics"
 	"github.com/cellquota/cellquota/controlplane/view"
@@ -91,6 +93,8 @@ type parts struct {
 	peers    *peers.Peers
 	archive  archive.Archive // nil: none is configured
 	keeper   *audit.Keeper
+	settle   *settle.Driver
+	metrics  *settle.Metrics
 	dial     transport.DialOptions
 	server   transport.ServerOptions
 }
@@ -196,6 +200,12 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 	})
 	group.Go("replicas", p.peers.Run)
 	p.routes = &api.Routes{View: p.view, Peers: p.peers}
+	if p.metrics, err = settle.NewMetrics(p.registry); err != nil {
+		return err
+	}
+	p.settle = settle.New(settle.Config{Interval: p.cfg.Settle.Interval, After: p.cfg.Settle.After}, settle.Deps{
+		Store: p.store, View: p.view, Shards: p.shards, Mirrors: p.mirrors(), Cells: usages{p.hub}, Archive: p.archive, Metrics: p.metrics, Clock: p.clock, Log: p.log,
+	})
 	p.planner = planner.New(planner.Config{Interval: p.cfg.Planner.Interval, AckTimeout: p.cfg.Publish.AckTimeout}, planner.Deps{
 		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Witness: recovery.Witness{Open: p.openShard}, Clock: p.clock, Log: p.log,
 	})
@@ -224,6 +234,7 @@ func (p *parts) drivers() planner.ByKind {
 		core.OperationFence:    fences,
 		core.OperationReclaim:  fences,
 		core.OperationRestore:  fences,
+		core.OperationCancel:   p.settle,
 		core.OperationDelete:   deletion.Driver{Store: p.store, View: p.view},
 		core.OperationTransfer: quota.Transfers{Deps: moves},
 		core.OperationSetLimit: quota.NewLimits(moves, shardStocks{p.shards}, 0),
@@ -240,6 +251,7 @@ func (p *parts) lead(ctx context.Context, leader core.Leader) error {
 	loops.Go(func() error { return p.planner.Lead(ctx, leader) })
 	loops.Go(func() error { return p.hub.Lead(ctx, leader, p.planner) })
 	loops.Go(func() error { return p.keeper.Lead(ctx, leader) })
+	loops.Go(func() error { return p.settle.Lead(ctx, leader) })
 	return loops.Wait()
 }
 
@@ -258,13 +270,19 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 	return listener, nil
 }
 
+// dialCell calls a process of a cell.
+func (p *parts) dialCell(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, p.dial) }
+
+func (p *parts) mirrors() api.Mirrors { return api.Mirrors{View: p.view, Dial: p.dialCell} }
+
 // register lists the services.
 func (p *parts) register(server *grpc.Server) error {
-	dial := func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, p.dial) }
+	dial := p.dialCell
 	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial}
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
-		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, api.Mirrors{View: p.view, Dial: dial}, p.clock),
+		Accounts: undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: p.shards, Clock: p.clock}, AccountMetrics: p.metrics,
+		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, p.mirrors(), p.clock),
 	})
 	if err != nil {
 		return err
@@ -272,8 +290,8 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterCellAdminServiceServer(server, cells)
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer}})
 	pb.RegisterReportServiceServer(server, reports)
-	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}})
-	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view})
+	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle})
+	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view, History: settle.History{Archive: p.archive}})
 	pb.RegisterRoutingServiceServer(server, p.routes)
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view})
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})

@@ -18,10 +18,11 @@ import (
 // Campaigns is CampaignService.
 type Campaigns struct {
 	pb.UnimplementedCampaignServiceServer
-	Intent *intent.Service
-	View   *view.View
-	Clock  clock.Clock
-	Shards quota.Shards // for the floor of a limit
+	Intent   *intent.Service
+	View     *view.View
+	Clock    clock.Clock
+	Shards   quota.Shards // for the floor of a limit
+	Settling Settling     // nil: nobody tells what a closed campaign waits for
 }
 
 // ValidateCampaign reports every fault of a file at once, unknown cells and a
@@ -96,7 +97,7 @@ func (h *Campaigns) CreateCampaign(ctx context.Context, req *pb.CreateCampaignRe
 }
 
 // GetCampaign answers one campaign.
-func (h *Campaigns) GetCampaign(_ context.Context, req *pb.GetCampaignRequest) (*pb.GetCampaignResponse, error) {
+func (h *Campaigns) GetCampaign(ctx context.Context, req *pb.GetCampaignRequest) (*pb.GetCampaignResponse, error) {
 	var f fields
 	id := f.campaign(req.GetCampaignId())
 	if err := f.err(); err != nil {
@@ -106,7 +107,9 @@ func (h *Campaigns) GetCampaign(_ context.Context, req *pb.GetCampaignRequest) (
 	if !known {
 		return nil, unknownCampaign(id)
 	}
-	return &pb.GetCampaignResponse{Campaign: h.render(campaign)}, nil
+	out := h.render(campaign)
+	h.blockedBy(ctx, campaign, out)
+	return &pb.GetCampaignResponse{Campaign: out}, nil
 }
 
 // ListCampaigns answers a page of campaigns.

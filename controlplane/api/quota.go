@@ -18,8 +18,9 @@ import (
 // Quota is QuotaService.
 type Quota struct {
 	pb.UnimplementedQuotaServiceServer
-	Intent *intent.Service
-	View   *view.View
+	Intent  *intent.Service
+	View    *view.View
+	History History // of settled campaigns; nil: etcd alone
 }
 
 // PreviewSplit shows how units and buckets would be cut.
@@ -113,7 +114,7 @@ func (h *Quota) TopUp(ctx context.Context, req *pb.TopUpRequest) (*pb.TopUpRespo
 
 // ListAdjustments answers a page of a campaign's journal, newest record first,
 // the adjustments of one record in their own order.
-func (h *Quota) ListAdjustments(_ context.Context, req *pb.ListAdjustmentsRequest) (*pb.ListAdjustmentsResponse, error) {
+func (h *Quota) ListAdjustments(ctx context.Context, req *pb.ListAdjustmentsRequest) (*pb.ListAdjustmentsResponse, error) {
 	var f fields
 	id, size := f.campaign(req.GetCampaignId()), f.pageSize(req.GetPageSize())
 	revision, shown := f.before(req.GetPageToken())
@@ -126,15 +127,20 @@ func (h *Quota) ListAdjustments(_ context.Context, req *pb.ListAdjustmentsReques
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	s := h.View.Snapshot()
-	if _, known := s.Campaign(id); !known {
+	campaign, known := h.View.Snapshot().Campaign(id)
+	if !known {
 		return nil, unknownCampaign(id)
 	}
 	out := &pb.ListAdjustmentsResponse{}
 	if revision > 0 {
 		revision++ // the record that was cut comes first again
 	}
-	for records := s.Records(id, revision, size+1); len(records) > 0; records = s.Records(id, records[len(records)-1].CreateRevision, size+1) {
+	for {
+		records, err := h.records(ctx, campaign, revision, size+1)
+		if err != nil || len(records) == 0 {
+			return out, err
+		}
+		revision = records[len(records)-1].CreateRevision
 		for _, r := range records {
 			for i := shown; i < len(r.Adjustments); i++ {
 				a := r.Adjustments[i]
@@ -150,5 +156,4 @@ func (h *Quota) ListAdjustments(_ context.Context, req *pb.ListAdjustmentsReques
 			shown = 0
 		}
 	}
-	return out, nil
 }

@@ -36,8 +36,12 @@ type Reports struct {
 	reader     *shards.Reader
 	audit      audit.Reader
 	uncompared func() []ids.CellID
-	breaches   *prometheus.CounterVec
-	turn       chan struct{} // one verification at a time: it reads every ledger
+	accounts   Accounts
+	// accountMetrics is nil where nobody keeps them.
+	accountMetrics AccountMetrics
+
+	breaches *prometheus.CounterVec
+	turn     chan struct{} // one verification at a time: it reads every ledger
 }
 
 // ReportDeps are what reports are made of.
@@ -48,6 +52,10 @@ type ReportDeps struct {
 	Verifier *verify.Verifier
 	Reader   *shards.Reader
 	Audit    audit.Reader
+	Accounts Accounts
+	// AccountMetrics is told of accounts of campaigns that are over; nil: nobody.
+	AccountMetrics AccountMetrics
+
 	// Uncompared lists the cells that the leader waits for; nil: nobody knows.
 	Uncompared func() []ids.CellID
 	Registry   prometheus.Registerer // nil: no metrics
@@ -55,7 +63,7 @@ type ReportDeps struct {
 
 // NewReports makes the service.
 func NewReports(d ReportDeps) (*Reports, error) {
-	h := &Reports{uncompared: d.Uncompared, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, turn: make(chan struct{}, 1)}
+	h := &Reports{uncompared: d.Uncompared, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, accounts: d.Accounts, accountMetrics: d.AccountMetrics, turn: make(chan struct{}, 1)}
 	h.breaches = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: telemetry.Namespace, Name: "invariant_breaches_total",
 		Help: "Breaches that verifications found, by invariant. Each verification counts what it sees.",

@@ -57,6 +57,7 @@ func campaignRoute(c core.Campaign, route core.Route) *pb.CampaignRoute {
 	for _, sku := range c.FinalSKUs {
 		out.FinalSkus = append(out.FinalSkus, string(sku))
 	}
+	out.Cancelled = c.Cancelled()
 	if !c.PublishedAt.IsZero() {
 		out.PublishedAtMs = c.PublishedAt.UnixMilli()
 	}

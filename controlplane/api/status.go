@@ -5,6 +5,8 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/archive"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/report/shards"
+	"github.com/cellquota/cellquota/controlplane/report/undersell"
 	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
@@ -53,6 +55,9 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrStoreUnavailable, Code: codes.Unavailable, Reason: "STORE_UNAVAILABLE"},
 		{Err: core.ErrUnknownOutcome, Code: codes.Unknown, Reason: "CHANGE_UNKNOWN"},
 		{Err: core.ErrBroken, Code: codes.Internal, Reason: "INVARIANT_BROKEN"},
+
+		{Err: shards.ErrUnreachable, Code: codes.Unavailable, Reason: "SHARD_UNREACHABLE"},
+		{Err: undersell.ErrMoving, Code: codes.Unavailable, Reason: "UNITS_IN_MOTION"},
 
 		// What the archive lacks needs a person; that it does not answer, a repeat.
 		{Err: archive.ErrMissing, Code: codes.DataLoss, Reason: "ARCHIVE_MISSING"},

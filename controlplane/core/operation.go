@@ -149,3 +149,9 @@ const (
 	StepOnSale    = "on-sale"   // every live cell and edge serves that
 	StepGiveUp    = "give-up"   // a SKU did not fit: books and limits are taken back
 )
+
+// Steps of a cancelling, in their order.
+const (
+	StepStopSale = "stop"   // the campaign is closed and marked
+	StepRefund   = "orders" // cells close what is unpaid and refund what is paid
+)

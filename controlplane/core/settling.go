@@ -40,3 +40,21 @@ func (c Campaign) Journal() []ArchiveObject {
 	}
 	return slices.Clone(c.Archive[1:])
 }
+
+// Cancel ends the sale for good, by an operation that a second person approved:
+// unpaid orders are closed and paid ones refunded. A campaign that is closed already
+// may be cancelled until its account is taken. changed is false for a repeat.
+// ErrCampaignState: a draft is deleted, a publish aborted, a settled campaign is over.
+func (c Campaign) Cancel(operation string) (next Campaign, changed bool, err error) {
+	if c.CancelledBy == operation {
+		return c, false, nil
+	}
+	_, reported := c.Report()
+	if _, ends := campaignTable[c.State][EventClose]; !ends || reported || c.Cancelled() {
+		return Campaign{}, false, numbered(ErrCampaignState, "campaign_id", c.Spec.ID, "state", c.State, "wanted", "cancel", "cancelled_by", c.CancelledBy)
+	}
+	next = c.clone()
+	next.State, next.CancelledBy = CampaignClosed, operation
+	next.Version++
+	return next, true, nil
+}

@@ -92,6 +92,7 @@ func Rules(c core.Campaign, route core.Route, cell ids.CellID) *pb.CampaignRules
 	for _, sku := range c.FinalSKUs {
 		rules.FinalSkus = append(rules.FinalSkus, string(sku))
 	}
+	rules.Cancelled = c.Cancelled()
 	if !c.PublishedAt.IsZero() {
 		rules.PublishedAtMs = c.PublishedAt.UnixMilli()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cellquota/cellquota/controlplane/archive"
@@ -65,7 +66,14 @@ type Driver struct {
 	pruned map[ids.CampaignID]bool
 	// next is when the shards are asked again about a campaign that was blocked.
 	next map[ids.CampaignID]time.Time
+
+	mu sync.Mutex
+	// follows is when the shards are asked again about a cancelling.
+	follows map[string]time.Time
 }
+
+// maxFollows bounds follows; forgetting one costs a question.
+const maxFollows = 1024
 
 // rest paces what reads shards: a look that took a second is repeated no sooner than
 // rest seconds later, so that waiting for an end costs a cell next to nothing.
@@ -76,7 +84,7 @@ func New(cfg Config, d Deps) *Driver {
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
 	}
-	return &Driver{Deps: d, cfg: cfg, pruned: map[ids.CampaignID]bool{}, next: map[ids.CampaignID]time.Time{}, accounts: undersell.Reader{Plane: undersell.Fresh{Store: d.Store, View: d.View}, Shards: d.Shards, Clock: d.Clock}}
+	return &Driver{Deps: d, cfg: cfg, pruned: map[ids.CampaignID]bool{}, next: map[ids.CampaignID]time.Time{}, follows: map[string]time.Time{}, accounts: undersell.Reader{Plane: undersell.Fresh{Store: d.Store, View: d.View}, Shards: d.Shards, Clock: d.Clock}}
 }
 
 // Lead looks at everything at each interval until ctx ends. It looks at the clock
