@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
 
 	"github.com/goccy/go-yaml"
 
@@ -14,6 +15,9 @@ import (
 // from another, anew: what is in the data directory follows the options of this
 // start.
 func (p Plan) WriteFiles(s Secrets) error {
+	if err := os.MkdirAll(p.path("archive"), 0o750); err != nil { // the control plane makes none: a share that is not mounted must not look like an empty archive
+		return fmt.Errorf("archive: %w", err)
+	}
 	files := map[string]func() (string, error){
 		p.operatorsFile(): func() (string, error) { return p.operators(s) },
 	}
