@@ -52,6 +52,7 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrContradiction, Code: codes.FailedPrecondition, Reason: "CONTRADICTION"},
 		{Err: core.ErrRestored, Code: codes.FailedPrecondition, Reason: "STORE_RESTORED"},
 		{Err: core.ErrNotLeader, Code: codes.Unavailable, Reason: "NOT_LEADER"},
+		{Err: core.ErrStoreFull, Code: codes.Unavailable, Reason: "STORE_NOSPACE"},
 		{Err: core.ErrStoreUnavailable, Code: codes.Unavailable, Reason: "STORE_UNAVAILABLE"},
 		{Err: core.ErrUnknownOutcome, Code: codes.Unknown, Reason: "CHANGE_UNKNOWN"},
 		{Err: core.ErrBroken, Code: codes.Internal, Reason: "INVARIANT_BROKEN"},

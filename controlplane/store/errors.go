@@ -20,6 +20,9 @@ func readError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, rpctypes.ErrNoSpace) { // to grant a lease is a write
+		return fmt.Errorf("%w: %s: %w: %v", errRetry, what, core.ErrStoreFull, err) //nolint:errorlint // driver errors end here
+	}
 	if errors.Is(err, core.ErrBroken) || errors.Is(err, core.ErrRestored) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -39,7 +42,11 @@ func commitError(err error) (translated error, unknown bool) {
 			return fmt.Errorf("%w: %v", core.ErrTooLarge, err), false //nolint:errorlint // driver errors end here
 		}
 		return fmt.Errorf("etcd refused the transaction: %v", err), false //nolint:errorlint // driver errors end here
-	case codes.ResourceExhausted: // no space, or too many requests: refused before it was proposed
+	case codes.ResourceExhausted:
+		if errors.Is(err, rpctypes.ErrNoSpace) {
+			return fmt.Errorf("%w: %v", core.ErrStoreFull, err), false //nolint:errorlint // driver errors end here
+		}
+		// Too many requests: refused before it was proposed.
 		return fmt.Errorf("%w: %v", core.ErrStoreUnavailable, err), false //nolint:errorlint // driver errors end here
 	default:
 		return fmt.Errorf("%w: %v", core.ErrUnknownOutcome, err), true //nolint:errorlint // driver errors end here

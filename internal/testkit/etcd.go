@@ -35,6 +35,13 @@ type etcdMember struct {
 // leader. It is gone when the test ends.
 func Etcd(t testing.TB, members int) *EtcdCluster {
 	t.Helper()
+	return EtcdWith(t, members, func(*embed.Config) {})
+}
+
+// EtcdWith is Etcd with members whose configuration was changed, each before its
+// first start: a small quota, compaction by itself.
+func EtcdWith(t testing.TB, members int, change func(*embed.Config)) *EtcdCluster {
+	t.Helper()
 	if members < 1 {
 		t.Fatalf("an etcd cluster has at least one member, not %d", members)
 	}
@@ -42,6 +49,7 @@ func Etcd(t testing.TB, members int) *EtcdCluster {
 	var initial []string
 	for i := range members {
 		m := &etcdMember{config: etcdConfig(t, i)}
+		change(m.config)
 		c.members = append(c.members, m)
 		initial = append(initial, fmt.Sprintf("%s=%s", m.config.Name, m.config.AdvertisePeerUrls[0].String()))
 	}
