@@ -30,7 +30,7 @@ import (
 var callers = map[string]transport.DialOptions{
 	access.RegionOperator: bearer(access.RegionOperator), access.CampaignManager: bearer(access.CampaignManager),
 	access.SRE: bearer(access.SRE), access.Viewer: bearer(access.Viewer),
-	access.Cell: {Workload: "cell/cell-1"}, access.Edge: {Workload: "edge/e1"}, "controlplane": {Workload: "controlplane/x"}, "nobody": {},
+	access.Cell: {Workload: "cell/cell-1"}, access.Edge: {Workload: "edge/e1"}, access.ControlPlane: {Workload: "controlplane/x"}, "nobody": {},
 }
 
 func bearer(token string) transport.DialOptions {

@@ -24,7 +24,7 @@ var cellServices = map[protoreflect.Name]bool{"AdmissionService": true, "OrderSe
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	r := house(t)
-	roles := append(access.Roles(), access.Cell, access.Edge)
+	roles := append(access.Roles(), access.Cell, access.Edge, access.ControlPlane)
 	var table strings.Builder
 	table.WriteString("| RPC | " + strings.Join(roles, " | ") + " |\n|---|" + strings.Repeat("---|", len(roles)) + "\n")
 	methods := 0
