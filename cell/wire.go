@@ -12,6 +12,7 @@ import (
 	"github.com/cellquota/cellquota/cell/link"
 	"github.com/cellquota/cellquota/internal/lifecycle"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
+	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	"github.com/cellquota/cellquota/internal/transport"
 )
@@ -116,6 +117,7 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 	}, api.Deps{
 		Standing: seller{p.standing, p.pulse, p.health.skewed}, Rules: p.rules, Mirror: p.mirror, Log: p.producer, Statuses: p.statuses, Payments: pay,
 		Orders: p.shard, Gates: p.gates, Permits: p.permits, Faults: p.health.faults, Clock: p.clock, Logger: p.log,
+		Library: p.mirror, Installed: p.shard, Keys: map[signed.Use]*signed.KeySet{signed.UsePermit: p.permits, signed.UseReceipt: p.receipts},
 	})
 	opts := transport.ServerOptions{
 		Log: p.log, Dev: p.cfg.Dev, TLS: p.tls, Stopping: group.Stopping(), Authenticator: p.authenticator(), Authorizer: authorize,

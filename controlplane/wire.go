@@ -24,6 +24,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/peers"
 	"github.com/cellquota/cellquota/controlplane/planner"
+	"github.com/cellquota/cellquota/controlplane/preflight"
 	"github.com/cellquota/cellquota/controlplane/quota"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/controlplane/recovery"
@@ -290,7 +291,9 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterCellAdminServiceServer(server, cells)
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer}})
 	pb.RegisterReportServiceServer(server, reports)
-	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle})
+	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle, Preflight: preflight.Preflight{
+		Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes,
+	}})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view, History: settle.History{Archive: p.archive}})
 	pb.RegisterRoutingServiceServer(server, p.routes)
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -69,4 +70,21 @@ func sameLibrary(code string) error {
 		return fmt.Errorf("%w: stop the programs that use it, then FUNCTION DELETE %s", ErrLibrary, libraryName)
 	}
 	return nil
+}
+
+// Loaded gives the library's name, with its version, and whether every master has
+// it as this program has. It loads nothing. ErrUnavailable.
+func (c *Client) Loaded(ctx context.Context) (name string, loaded bool, err error) {
+	var missing atomic.Bool
+	err = c.eachMaster(ctx, func(ctx context.Context, node redis.Cmdable) error {
+		have, err := node.FunctionList(ctx, redis.FunctionListQuery{LibraryNamePattern: libraryName, WithCode: true}).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return translate(err)
+		}
+		if len(have) != 1 || have[0].Code != libraryText {
+			missing.Store(true)
+		}
+		return nil
+	})
+	return libraryName, err == nil && !missing.Load(), err
 }

@@ -50,6 +50,17 @@ type Mirror interface {
 	Facts(ctx context.Context, scope admission.Scope, sku ids.SKUID) (admission.Facts, error)
 }
 
+// Library tells whether Redis has the admission library; *admission.Client is one.
+type Library interface {
+	Loaded(ctx context.Context) (name string, loaded bool, err error)
+}
+
+// Installed tells which version of a campaign's rules the shard has; 0: none.
+// *shard.Store is one.
+type Installed interface {
+	RulesVersion(ctx context.Context, campaign ids.CampaignID) (int64, error)
+}
+
 // Log takes what was granted; *relay.Producer is one.
 type Log interface {
 	Produce(list []admission.Granted, done func(admission.Granted, error))
@@ -120,6 +131,11 @@ type Deps struct {
 	Permits  *signed.KeySet
 	// Faults are the names of readiness faults.
 	Faults func() []string
+	// Library and Installed are asked by Shadow; nil: it says so.
+	Library   Library
+	Installed Installed
+	// Keys are the key sets of this process, by use; for Shadow.
+	Keys   map[signed.Use]*signed.KeySet
 	Clock  clock.Clock
 	Logger *slog.Logger
 }

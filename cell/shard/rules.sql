@@ -33,6 +33,9 @@ WHERE NOT EXISTS (SELECT FROM cellquota.buckets b WHERE b.campaign_id = $1);
 -- name: rules_all
 SELECT campaign_id, version, state, rules FROM cellquota.campaigns ORDER BY campaign_id;
 
+-- name: rules_version
+SELECT version FROM cellquota.campaigns WHERE campaign_id = $1;
+
 -- name: rules_versions
 SELECT coalesce(sum(version), 0) || '/' || count(*) FROM cellquota.campaigns;
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
+	"github.com/cellquota/cellquota/controlplane/preflight"
 	"github.com/cellquota/cellquota/controlplane/quota"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
@@ -23,6 +24,8 @@ type Campaigns struct {
 	Clock    clock.Clock
 	Shards   quota.Shards // for the floor of a limit
 	Settling Settling     // nil: nobody tells what a closed campaign waits for
+	// Preflight asks processes and edges.
+	Preflight preflight.Preflight
 }
 
 // ValidateCampaign reports every fault of a file at once, unknown cells and a

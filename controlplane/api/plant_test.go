@@ -25,6 +25,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/api"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
+	"github.com/cellquota/cellquota/controlplane/preflight"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/controlplane/report/books"
 	readers "github.com/cellquota/cellquota/controlplane/report/shards"
@@ -147,6 +148,13 @@ type mirror struct {
 	lookup *pb.LookupMirrorRequestResponse
 	asked  *pb.LookupMirrorRequestRequest
 	lease  int64
+	shadow *pb.ShadowResponse
+}
+
+func (m *mirror) Shadow(context.Context, *pb.ShadowRequest) (*pb.ShadowResponse, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.shadow, nil
 }
 
 func (m *mirror) GetMirror(context.Context, *pb.GetMirrorRequest) (*pb.GetMirrorResponse, error) {
@@ -257,7 +265,9 @@ func (p *plant) open() {
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: reclaim.Files{}}})
 	pb.RegisterReportServiceServer(server, reports)
 	verbs := &intent.Service{Store: p.store, View: p.view, Clock: clock.System(), Sales: api.ShardSales{Reader: reader}}
-	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: verbs, View: p.view, Clock: clock.System()})
+	pb.RegisterCampaignServiceServer(server, &api.Campaigns{
+		Intent: verbs, View: p.view, Clock: clock.System(), Preflight: preflight.Preflight{Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes},
+	})
 	go func() { _ = server.Serve(p.wire) }()
 	p.t.Cleanup(server.Stop)
 }

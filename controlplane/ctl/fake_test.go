@@ -190,6 +190,13 @@ func (f *fake) PublishCampaign(_ context.Context, in *pb.PublishCampaignRequest)
 func (f *fake) GetCampaign(_ context.Context, in *pb.GetCampaignRequest) (*pb.GetCampaignResponse, error) {
 	c := campaign(in.GetCampaignId())
 	c.State = pb.CampaignState_CAMPAIGN_STATE_OPEN
+	switch in.GetCampaignId() {
+	case "over":
+		c.State = pb.CampaignState_CAMPAIGN_STATE_CLOSED
+	case "settled":
+		c.State, c.Spec.Cells = pb.CampaignState_CAMPAIGN_STATE_SETTLED, []string{"cell-1", "cell-9"}
+		c.FinalSkus = []string{"phone-x"}
+	}
 	return &pb.GetCampaignResponse{Campaign: c}, nil
 }
 
