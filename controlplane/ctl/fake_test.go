@@ -219,6 +219,47 @@ func (f *fake) TopUp(_ context.Context, in *pb.TopUpRequest) (*pb.TopUpResponse,
 	return &pb.TopUpResponse{OperationId: in.GetAdjustmentId(), Book: book(), Adjustment: f.adjustment(in, pb.JournalState_JOURNAL_STATE_BOOKED)}, nil
 }
 
+// ReturnUnits: cell-1 has 100 units available.
+func (f *fake) ReturnUnits(_ context.Context, in *pb.ReturnUnitsRequest) (*pb.ReturnUnitsResponse, error) {
+	f.note(in)
+	return &pb.ReturnUnitsResponse{OperationId: in.GetAdjustmentId(), Book: book(), Adjustment: returned(in, pb.JournalState_JOURNAL_STATE_PROPOSED)}, nil
+}
+
+func returned(in *pb.ReturnUnitsRequest, state pb.JournalState) *pb.Adjustment {
+	a := &pb.Adjustment{AdjustmentId: in.GetAdjustmentId(), CampaignId: in.GetCampaignId(), SkuId: in.GetSkuId(), CellId: in.GetCellId(), Units: in.GetUnits(), Kind: pb.AdjustmentKind_ADJUSTMENT_KIND_RETURN, State: state, Number: 3, FenceVersion: 1}
+	if state == pb.JournalState_JOURNAL_STATE_DONE {
+		a.Outcome = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_APPLIED
+		if in.GetUnits() > 100 {
+			a.Outcome = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_REFUSED
+		}
+	}
+	return a
+}
+
+// TransferUnits ends at once; of more than 100 units it fails.
+func (f *fake) TransferUnits(_ context.Context, in *pb.TransferUnitsRequest) (*pb.TransferUnitsResponse, error) {
+	f.note(in)
+	out := &pb.TransferUnitsResponse{OperationId: in.GetAdjustmentId(), Book: book()}
+	if !in.GetValidateOnly() {
+		out.Operation = &pb.Operation{OperationId: in.GetAdjustmentId(), Kind: "transfer-units", Subject: "demo/phone-x", State: pb.OperationState_OPERATION_STATE_DONE}
+		if in.GetUnits() > 100 {
+			out.Operation.State, out.Operation.Detail = pb.OperationState_OPERATION_STATE_FAILED, "0 were moved"
+		}
+	}
+	return out, nil
+}
+
+// SetSaleLimit refuses what is below its floor of 60.
+func (f *fake) SetSaleLimit(_ context.Context, in *pb.SetSaleLimitRequest) (*pb.SetSaleLimitResponse, error) {
+	f.note(in)
+	if in.GetSaleLimit() < 60 {
+		return nil, rpcstatus.With(fmt.Errorf("%w: the limit is below what is sold and reserved: floor=60", rpcstatus.ErrFailedPrecondition), map[string]string{"floor": "60"}, nil, 0)
+	}
+	return &pb.SetSaleLimitResponse{OperationId: in.GetOperationId(), Book: book(), Floor: 60, Operation: &pb.Operation{
+		OperationId: in.GetOperationId(), Kind: "set-sale-limit", Subject: "demo/phone-x", State: pb.OperationState_OPERATION_STATE_DONE, Detail: "sale_limit is 70",
+	}}, nil
+}
+
 func (f *fake) adjustment(in *pb.TopUpRequest, state pb.JournalState) *pb.Adjustment {
 	return &pb.Adjustment{AdjustmentId: in.GetAdjustmentId(), CampaignId: in.GetCampaignId(), SkuId: in.GetSkuId(), CellId: in.GetCellId(), Units: in.GetUnits(), Kind: pb.AdjustmentKind_ADJUSTMENT_KIND_GRANT, State: state, Number: 2, FenceVersion: 1}
 }
@@ -234,6 +275,13 @@ func (f *fake) ListAdjustments(context.Context, *pb.ListAdjustmentsRequest) (*pb
 				state = pb.JournalState_JOURNAL_STATE_BOOKED
 			}
 			return &pb.ListAdjustmentsResponse{Adjustments: []*pb.Adjustment{f.adjustment(in, state)}}, nil
+		}
+		if in, ok := f.seen[i].(*pb.ReturnUnitsRequest); ok {
+			state := pb.JournalState_JOURNAL_STATE_DONE
+			if in.GetCellId() == "cell-3" {
+				state = pb.JournalState_JOURNAL_STATE_PROPOSED
+			}
+			return &pb.ListAdjustmentsResponse{Adjustments: []*pb.Adjustment{returned(in, state)}}, nil
 		}
 	}
 	return &pb.ListAdjustmentsResponse{}, nil

@@ -157,6 +157,9 @@ func (c *cli) applied(ctx context.Context, cp *client.Client, a *pb.Adjustment) 
 		default: // on its way
 		}
 		if c.Clock.Sleep(ctx, callPause) != nil {
+			if a.GetKind() == pb.AdjustmentKind_ADJUSTMENT_KIND_RETURN {
+				return a, fmt.Errorf("%s: the book has not moved, %s has not decided: %w", a.GetAdjustmentId(), a.GetCellId(), errPending)
+			}
 			return a, fmt.Errorf("%s: the book has moved, %s has not applied it: %w", a.GetAdjustmentId(), a.GetCellId(), errPending)
 		}
 		page, err := cp.Quota.ListAdjustments(ctx, in)
