@@ -5,12 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/testkit"
+	storev1 "github.com/cellquota/cellquota/proto/cellquota/store/v1"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
 func putCell(t *testing.T, s *store.Store, n int, state core.CellState, version int64) int64 {
@@ -107,6 +111,16 @@ func TestQuietIsNotSilent(t *testing.T) {
 	}
 }
 
+// campaignBytes is a campaign without times, in some state.
+func campaignBytes(t *testing.T, state pb.CampaignState) []byte {
+	t.Helper()
+	out, err := proto.MarshalOptions{}.MarshalAppend([]byte{1}, &storev1.Campaign{Version: 1, State: state, Spec: &pb.CampaignSpec{CampaignId: "c", Cells: []string{"cell-1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // K43 on real bytes: blank, of another schema, truncated, of unknown enum, huge.
 func TestBrokenBytesAreQuarantined(t *testing.T) {
 	etcd := testkit.Etcd(t, 1)
@@ -124,6 +138,7 @@ func TestBrokenBytesAreQuarantined(t *testing.T) {
 	whole := good.Kvs[0].Value
 	broken := map[string][]byte{
 		"cells/blank": {}, "cells/schema": append([]byte{9}, whole[1:]...), "cells/truncated": whole[:len(whole)/2], "cells/empty": {1},
+		"campaigns/zero-times": campaignBytes(t, pb.CampaignState_CAMPAIGN_STATE_PUBLISHED), "campaigns/enum": campaignBytes(t, 99),
 		"campaigns/empty": {1}, "campaigns/huge": make([]byte, 1<<20+10), "books/c/s": {1}, "routes/c": {1, 0x08}, "journal/r": {1, 0xff},
 		"operations/o": {1}, "proofs/cell-1/0000000000000000002": {1}, "stock/s": {1}, "instances/cell-1/x": {1},
 	}
