@@ -45,7 +45,7 @@ type Fence struct {
 
 // Link judges what comes over the cells' streams.
 type Link struct {
-	ReportStaleAfter time.Duration `config:"report_stale_after" default:"5s" min:"100ms" max:"10m" doc:"age at which a cell's last report is shown as stale"`
+	ReportStaleAfter time.Duration `config:"report_stale_after" default:"5s" min:"100ms" max:"10m" doc:"age from which a cell's last report is stale: AUTO top-ups and rebalances leave the cell alone"`
 }
 
 // Restore paces restores.
@@ -56,6 +56,9 @@ type Restore struct {
 // Planner paces the leader's loop.
 type Planner struct {
 	Interval time.Duration `config:"interval" default:"200ms" min:"10ms" max:"1m" doc:"between two passes when nothing happens"`
+	// Of rebalances with policy AUTO, and of the plans of cellctl quota rebalance.
+	RebalanceEvery   time.Duration `config:"rebalance_every" default:"10s" min:"100ms" max:"1h" doc:"least time between two AUTO rebalances of one SKU"`
+	RebalanceHorizon time.Duration `config:"rebalance_horizon" default:"1m" min:"1s" max:"24h" doc:"how far ahead a cell's need is counted from its rate of demand; never past close_at"`
 }
 
 // Audit bounds what etcd keeps of the audit.

@@ -207,7 +207,10 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 	p.settle = settle.New(settle.Config{Interval: p.cfg.Settle.Interval, After: p.cfg.Settle.After}, settle.Deps{
 		Store: p.store, View: p.view, Shards: p.shards, Mirrors: p.mirrors(), Cells: usages{p.hub}, Archive: p.archive, Metrics: p.metrics, Clock: p.clock, Log: p.log,
 	})
-	p.planner = planner.New(planner.Config{Interval: p.cfg.Planner.Interval, AckTimeout: p.cfg.Publish.AckTimeout}, planner.Deps{
+	p.planner = planner.New(planner.Config{
+		Interval: p.cfg.Planner.Interval, AckTimeout: p.cfg.Publish.AckTimeout, ReportStaleAfter: p.cfg.Link.ReportStaleAfter,
+		RebalanceEvery: p.cfg.Planner.RebalanceEvery, RebalanceHorizon: p.cfg.Planner.RebalanceHorizon,
+	}, planner.Deps{
 		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Witness: recovery.Witness{Open: p.openShard}, Clock: p.clock, Log: p.log,
 	})
 	p.routes.Acked = p.planner.Wake

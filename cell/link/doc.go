@@ -22,7 +22,7 @@
 //	dial → Hello (fence row, term, identity, reporter?) → Welcome: SetWriter │ Refusal: classify
 //	     → RaiseTerm → TermRaised      (the reporter)
 //	     → KeepAlive ⇄ KeepAliveAck    every link.keepalive
-//	     → Report                      every report.interval, changed SKUs
+//	     → Report                      every report.interval, changed SKUs; none: what was told still stands
 //	     → Directive → apply → DirectiveResult, one after the other
 //	     → CampaignAck                 whenever a campaign's readiness changed
 //	any end → back-off with jitter → dial another replica

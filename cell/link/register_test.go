@@ -134,7 +134,7 @@ func TestComesBack(t *testing.T) {
 	}
 	again.welcome(1, time.Second)
 	metric("cellquota_link_up", 1)
-	if r := expect(again, (*pb.LinkRequest).GetReport); r.GetUsages()[0].GetStock().GetGranted() != 7 {
+	if r := expect(again, usageReport); r.GetUsages()[0].GetStock().GetGranted() != 7 {
 		t.Fatalf("report %v", r)
 	}
 }

@@ -40,7 +40,11 @@ type stockKey struct{ campaign, sku string }
 // reports remembers what was sent on this stream. The zero value has sent nothing.
 type reports struct {
 	last map[stockKey]usage
+	at   time.Time // of the last report
 }
+
+// nothingEvery is how often it is told that nothing changed.
+const nothingEvery = time.Second
 
 // changed picks the usages that are newer than what was sent, in the shard's order.
 func (r *reports) changed(fence int64, all []*pb.UsageReport) []*pb.UsageReport {
@@ -119,7 +123,8 @@ func (s *session) elected(ctx context.Context) bool {
 	return held
 }
 
-// reportUsage sends what changed.
+// reportUsage sends what changed; nothing changed is told too, by a report without usages: the control
+// plane takes what it was told before for current only as long as reports come.
 func (s *session) reportUsage(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -130,8 +135,13 @@ func (s *session) reportUsage(ctx context.Context) error {
 		}
 		return nil
 	}
-	all := s.usages(within, stocks)
-	for part := range slices.Chunk(s.usage.changed(fence.Version, all), maxUsages) {
+	changed := s.usage.changed(fence.Version, s.usages(within, stocks))
+	now := s.Clock.Now()
+	if len(changed) == 0 && now.Sub(s.usage.at) < nothingEvery {
+		return nil
+	}
+	s.usage.at = now
+	for _, part := range parts(changed) {
 		select {
 		case s.send <- &pb.LinkRequest{Kind: &pb.LinkRequest_Report{Report: &pb.Report{FenceVersion: fence.Version, Usages: part}}}:
 			s.usage.sent(fence.Version, part)
@@ -140,6 +150,14 @@ func (s *session) reportUsage(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// parts cuts usages into reports, at least one.
+func parts(changed []*pb.UsageReport) [][]*pb.UsageReport {
+	if len(changed) == 0 {
+		return [][]*pb.UsageReport{nil}
+	}
+	return slices.Collect(slices.Chunk(changed, maxUsages))
 }
 
 // errMoved: a fence came between the two readings; the next ones fit.

@@ -46,11 +46,38 @@ func TestReportsNeverGoBack(t *testing.T) {
 	}
 }
 
+// usageReport picks reports that have something to say.
+func usageReport(m *pb.LinkRequest) *pb.Report {
+	if r := m.GetReport(); len(r.GetUsages()) > 0 {
+		return r
+	}
+	return nil
+}
+
+// Where nothing changes, a report without usages says so, again and again: what was told before still stands.
+func TestNothingChangedIsTold(t *testing.T) {
+	_, _, s := selling(t)
+	for {
+		if u := expect(s, usageReport).GetUsages()[0]; u.GetStock().GetGranted() == 10 {
+			break
+		}
+	}
+	for range 2 {
+		r := expect(s, (*pb.LinkRequest).GetReport)
+		for len(r.GetUsages()) > 0 { // the last change of the mirror's figures
+			r = expect(s, (*pb.LinkRequest).GetReport)
+		}
+		if r.GetFenceVersion() != 1 {
+			t.Fatalf("report %v", r)
+		}
+	}
+}
+
 // TestOnlyTheReporterReports and what it reports is the shard's row.
 func TestReportsFollowTheShard(t *testing.T) {
 	_, _, s := selling(t)
 	for {
-		r := expect(s, (*pb.LinkRequest).GetReport)
+		r := expect(s, usageReport)
 		if u := r.GetUsages()[0]; u.GetStock().GetGranted() == 10 {
 			if r.GetFenceVersion() != 1 || u.GetStock().GetAvailable() != 10 {
 				t.Fatalf("report %v", r)
@@ -63,7 +90,7 @@ func TestReportsFollowTheShard(t *testing.T) {
 		s.order(adjustment("g"+string(rune('a'+n)), n, grantKind, 1))
 	}
 	for {
-		u := expect(s, (*pb.LinkRequest).GetReport).GetUsages()[0].GetStock()
+		u := expect(s, usageReport).GetUsages()[0].GetStock()
 		if u.GetVersion() <= before {
 			t.Fatalf("version %d after %d", u.GetVersion(), before)
 		}
@@ -96,7 +123,7 @@ func TestOnlyTheReporterReports(t *testing.T) {
 	}
 	p.stop() // the reporter dies, and its lock with it
 	p.shard.Close()
-	if r := expect(s, (*pb.LinkRequest).GetReport); r.GetUsages()[0].GetStock().GetGranted() != 10 {
+	if r := expect(s, usageReport); r.GetUsages()[0].GetStock().GetGranted() != 10 {
 		t.Fatalf("%v", r)
 	}
 	if k := expect(s, (*pb.LinkRequest).GetKeepAlive); !k.GetReporter() {

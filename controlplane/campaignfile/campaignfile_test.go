@@ -80,8 +80,8 @@ func TestTheContractsFile(t *testing.T) {
 	if sku.SaleLimit.Int64() != 10_000 || sku.Reserve.Int64() != 400 || sku.Split.Policy != allocator.Equal || sku.TopUp.LowWaterPermille != 100 || sku.Price.Amount != "4999.00" {
 		t.Errorf("sku %+v", sku)
 	}
-	if len(warnings) != 2 {
-		t.Errorf("warnings %v, want one of the lottery and one of AUTO", warnings)
+	if len(warnings) != 1 {
+		t.Errorf("warnings %v, want one of the lottery", warnings)
 	}
 }
 

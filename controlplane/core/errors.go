@@ -134,3 +134,8 @@ func VersionConflict(expected, present int64) error {
 	return rpcstatus.With(fmt.Errorf("%w: expected %d, present %d", ErrVersion, expected, present),
 		map[string]string{"expected_version": strconv.FormatInt(expected, 10), "version": strconv.FormatInt(present, 10)}, nil, 0)
 }
+
+// NotLeader is ErrNotLeader with the leader's address; "" while nobody leads.
+func NotLeader(address string) error {
+	return rpcstatus.With(fmt.Errorf("%w: ask the leader at %q", ErrNotLeader, address), map[string]string{"leader": address}, nil, 0)
+}

@@ -194,8 +194,7 @@ func (s CampaignSpec) CheckWindow(now time.Time) []rpcstatus.Violation {
 }
 
 // CheckServed gives what this release cannot carry out yet, so that a campaign
-// is refused before units are cut and not when a cell finds out. Policies that
-// only move units later (top_up, rebalance: AUTO) are read and warned of.
+// is refused before units are cut and not when a cell finds out.
 func (s CampaignSpec) CheckServed() []rpcstatus.Violation {
 	var f faults
 	f.add(s.Mode == ModeLottery, "mode", "LOTTERY is not served by this release")

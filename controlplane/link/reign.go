@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/planner"
@@ -26,6 +27,10 @@ type reign struct {
 type cellDesk struct {
 	reporter *stream
 	usages   map[core.BookKey]Usage
+	// confirmed is when the last report came, over the stream confirmedBy: what was
+	// told before over that stream still stood then.
+	confirmed   time.Time
+	confirmedBy uint64
 }
 
 func newReign(ctx context.Context, leader core.Leader, events Events) *reign {

@@ -8,6 +8,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/planner"
+	"github.com/cellquota/cellquota/controlplane/supply"
 	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -22,7 +23,11 @@ type Usage struct {
 	// OldestUnsettled is the age of the oldest admission without an outcome.
 	OldestUnsettled time.Duration
 	Gate            pb.GateState
-	At              time.Time // received, by the control plane's clock
+	At              time.Time // received or confirmed, by the control plane's clock
+	// told is the stream over which it came: a later report over the same stream
+	// that does not name the SKU says that it still stands.
+	told  uint64
+	meter supply.Meter // of Admitted + Refused
 }
 
 // older tells whether u is older than the one that is known: lower (fence
@@ -39,7 +44,9 @@ func (r *reign) report(s *stream, m *pb.Report, now time.Time) (changed bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known := r.desk(s.cell).usages
+	desk := r.desk(s.cell)
+	desk.confirmed, desk.confirmedBy = now, s.id
+	known := desk.usages
 	for _, row := range m.GetUsages() {
 		stock, err := convert.FromStock(row.GetStock())
 		if err != nil {
@@ -47,16 +54,47 @@ func (r *reign) report(s *stream, m *pb.Report, now time.Time) (changed bool) {
 		}
 		u := Usage{
 			Stock: stock, FenceVersion: m.GetFenceVersion(), Admitted: row.GetAdmitted(), Refused: row.GetRefusedForStock(),
-			OldestUnsettled: time.Duration(row.GetOldestUnsettledAgeMs()) * time.Millisecond, Gate: row.GetGate(), At: now,
+			OldestUnsettled: time.Duration(row.GetOldestUnsettledAgeMs()) * time.Millisecond, Gate: row.GetGate(), At: now, told: s.id,
 		}
 		was, have := known[stock.Key]
 		if have && u.older(was) || !have && len(known) >= maxUsages {
 			continue
 		}
-		known[stock.Key] = u
+		known[stock.Key] = u.measured(was, now)
 		changed = true
 	}
 	return changed
+}
+
+// measured gives the usage with its rate of demand. A report without the mirror's
+// figures (it could not be read: no gate) keeps the counts before: they only grow.
+func (u Usage) measured(was Usage, now time.Time) Usage {
+	if u.Gate == pb.GateState_GATE_STATE_UNSPECIFIED {
+		u.Admitted, u.Refused, u.meter = was.Admitted, was.Refused, was.meter
+		return u
+	}
+	u.meter = was.meter.Note(now, u.Admitted+u.Refused)
+	return u
+}
+
+// current gives a usage with the time at which the cell last said that it stands.
+func (d *cellDesk) current(u Usage) Usage {
+	if u.told == d.confirmedBy && d.confirmed.After(u.At) {
+		u.At = d.confirmed
+	}
+	return u
+}
+
+// Report gives what the cell last reported of one SKU, as supply asks for it;
+// false where nothing came under this leader.
+func (h *Hub) Report(cell ids.CellID, key core.BookKey) (supply.Report, bool) {
+	u, ok := h.UsageOf(cell, key)
+	if !ok {
+		return supply.Report{}, false
+	}
+	return supply.Report{
+		Stock: u.Stock, FenceVersion: u.FenceVersion, Admitted: u.Admitted, Refused: u.Refused, At: u.At, Rate: u.meter.Rate(h.Clock.Now()),
+	}, true
 }
 
 // Usage gives what the cell last reported, in order of campaign and SKU.
@@ -70,7 +108,7 @@ func (h *Hub) Usage(cell ids.CellID) []Usage {
 	var out []Usage
 	if d := r.cells[cell]; d != nil {
 		for _, u := range d.usages {
-			out = append(out, u)
+			out = append(out, d.current(u))
 		}
 	}
 	slices.SortFunc(out, func(a, b Usage) int { return cmp.Compare(a.Stock.Key.String(), b.Stock.Key.String()) })
@@ -99,7 +137,7 @@ func (h *Hub) UsageOf(cell ids.CellID, key core.BookKey) (Usage, bool) {
 	defer r.mu.Unlock()
 	if d := r.cells[cell]; d != nil {
 		u, ok := d.usages[key]
-		return u, ok
+		return d.current(u), ok
 	}
 	return Usage{}, false
 }

@@ -12,6 +12,8 @@
 //  5. adjust:   each open adjustment is sent to its cell, in the order of numbers;
 //     each limit change that no shard has recorded to one cell of its book
 //  6. operate:  each open operation of another kind is handed to the driver of its kind
+//  7. supply:   AUTO top-ups and rebalances of each SKU on sale (supply.go), at the
+//     loop's own pace and only when every cell has been compared
 //
 // Nothing in memory decides: a tick that is repeated, by this leader or the
 // next, comes to the same etcd. What memory holds only spares work: what was

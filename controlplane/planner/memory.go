@@ -34,6 +34,8 @@ type memory struct {
 	joined map[ids.CampaignID]int64
 	// since: when a publish began to wait for a step's acknowledgements.
 	since map[string]time.Time
+	// rebalanced: when this leader last proposed a rebalance of a SKU by itself.
+	rebalanced map[core.BookKey]time.Time
 }
 
 type sending struct {
@@ -55,7 +57,7 @@ type installed struct {
 func newMemory(leader core.Leader) memory {
 	return memory{
 		leader: leader, compared: map[ids.CellID]uint64{}, known: map[ids.CellID]bool{}, witnessed: map[ids.CellID]time.Time{}, reported: map[ids.CellID]bool{}, sent: map[string]sending{}, rules: map[rulesOf]installed{}, since: map[string]time.Time{},
-		joined: map[ids.CampaignID]int64{},
+		joined: map[ids.CampaignID]int64{}, rebalanced: map[core.BookKey]time.Time{},
 	}
 }
 

@@ -27,6 +27,24 @@ type Config struct {
 	// ResendAfter is when a directive without an answer is sent again over the same
 	// stream; 0: 2 s.
 	ResendAfter time.Duration
+	// ReportStaleAfter is the age of a report from which its cell is left alone by
+	// AUTO top-ups and rebalances; 0: 5 s.
+	ReportStaleAfter time.Duration
+	// RebalanceEvery is the least time between two AUTO rebalances of one SKU; 0: 10 s.
+	RebalanceEvery time.Duration
+	// RebalanceHorizon is how far ahead a cell's need is counted; 0: 1 min.
+	RebalanceHorizon time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	for at, fallback := range map[*time.Duration]time.Duration{
+		&c.ResendAfter: 2 * time.Second, &c.ReportStaleAfter: 5 * time.Second, &c.RebalanceEvery: 10 * time.Second, &c.RebalanceHorizon: time.Minute,
+	} {
+		if *at == 0 {
+			*at = fallback
+		}
+	}
+	return c
 }
 
 const (
@@ -69,11 +87,8 @@ type Deps struct {
 
 // New makes a planner; it does nothing before Lead.
 func New(cfg Config, d Deps) *Planner {
-	if cfg.ResendAfter == 0 {
-		cfg.ResendAfter = 2 * time.Second
-	}
 	return &Planner{
-		cfg: cfg, store: d.Store, view: d.View, cells: d.Cells, edges: d.Edges, operations: d.Operations, witness: d.Witness,
+		cfg: cfg.withDefaults(), store: d.Store, view: d.View, cells: d.Cells, edges: d.Edges, operations: d.Operations, witness: d.Witness,
 		clock: d.Clock, log: d.Log, wake: make(chan struct{}, 1), memory: newMemory(core.Leader{}),
 	}
 }
@@ -109,6 +124,7 @@ func (p *Planner) Lead(ctx context.Context, leader core.Leader) error {
 			return p.every(ctx, nil, func(ctx context.Context) error { return p.witnessAll(ctx, leader) })
 		})
 	}
+	loops.Go(func() error { return p.paced(ctx, func(ctx context.Context) { p.supply(ctx, leader) }) })
 	return loops.Wait()
 }
 
@@ -131,6 +147,20 @@ func (p *Planner) every(ctx context.Context, wake <-chan struct{}, pass func(con
 		}
 		if err := p.clock.Sleep(ctx, breath); err != nil {
 			return err
+		}
+	}
+}
+
+// paced runs one pass at each interval, whatever happens between.
+func (p *Planner) paced(ctx context.Context, pass func(context.Context)) error {
+	tick := p.clock.NewTicker(p.cfg.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C():
+			pass(ctx)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/controlplane/supply"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -39,6 +40,28 @@ type shard struct {
 	recorded []string          // ids of book changes that moved no unit
 	log      []string          // directive ids in the order in which they came
 	report   []core.StockFacts // what a report says
+	// tells gives the shard's report of a SKU; nil: it reports nothing.
+	tells func(s *shard, key core.BookKey) supply.Report
+}
+
+// soldOut is a report of a shard that sold everything it was granted.
+func soldOut(s *shard, key core.BookKey) supply.Report {
+	return supply.Report{
+		Stock: core.StockFacts{
+			Key: key, Granted: quantity.Must(s.granted[key]), Confirmed: quantity.Must(s.granted[key]), AdjustmentVersion: 1, LastNumber: s.last[key],
+		},
+		FenceVersion: 1, At: time.Now(),
+	}
+}
+
+// has is a report of a shard with units available and a measured demand per minute.
+func has(available, perMinute int64) func(*shard, core.BookKey) supply.Report {
+	return func(s *shard, key core.BookKey) supply.Report {
+		r := soldOut(s, key)
+		r.Stock.Available, r.Stock.Confirmed = quantity.Must(available), quantity.Must(s.granted[key]-available)
+		r.Rate = supply.Rate{Units: perMinute, Over: time.Minute}
+		return r
+	}
 }
 
 // cells is the fake hub: it behaves as a cell does, over the planner's own seam.
@@ -48,6 +71,21 @@ type cells struct {
 	shards  map[ids.CellID]*shard
 	next    uint64
 	answers sync.WaitGroup
+	// paused, when set, is called by whoever asks for a report: it can hold a leader.
+	paused func()
+}
+
+func (c *cells) hold(paused func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused = paused
+}
+
+// answerTo lets another planner hear the shards' answers.
+func (c *cells) answerTo(p *planner.Planner) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.planner = p
 }
 
 func newCells() *cells { return &cells{shards: map[ids.CellID]*shard{}} }
@@ -78,6 +116,22 @@ func (c *cells) set(id ids.CellID, change func(*shard)) {
 }
 
 func (c *cells) read(id ids.CellID, look func(*shard)) { c.set(id, look) }
+
+func (c *cells) Report(id ids.CellID, key core.BookKey) (supply.Report, bool) {
+	c.mu.Lock()
+	paused := c.paused
+	c.mu.Unlock()
+	if paused != nil {
+		paused()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.shards[id]
+	if s == nil || s.tells == nil {
+		return supply.Report{}, false
+	}
+	return s.tells(s, key), true
+}
 
 func (c *cells) Reporter(id ids.CellID) (planner.Reporter, bool) {
 	c.mu.Lock()
@@ -199,6 +253,7 @@ type rig struct {
 	witness    *witness
 	planner    *planner.Planner
 	leader     core.Leader
+	lease      int64 // the leader's
 	stopLead   func()
 }
 
@@ -274,6 +329,7 @@ func (r *rig) lead() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.lease = lease
 	if r.leader, err = r.store.TakeLead(ctx, lease, "here", ids.NewOperationID()); err != nil {
 		r.t.Fatal(err)
 	}
@@ -343,6 +399,12 @@ func (r *rig) provision(n int) {
 // draft keeps a campaign of 10,000 units per SKU over n cells.
 func (r *rig) draft(id string, n int, skus ...string) core.Campaign {
 	r.t.Helper()
+	return r.draftAs(id, n, func(*core.SKUSpec) {}, skus...)
+}
+
+// draftAs keeps one whose SKUs are changed first.
+func (r *rig) draftAs(id string, n int, change func(*core.SKUSpec), skus ...string) core.Campaign {
+	r.t.Helper()
 	open := time.Now().Add(-time.Minute)
 	spec := core.CampaignSpec{
 		ID: ids.CampaignID(id), OpenAt: open, CloseAt: open.Add(time.Hour), Mode: core.ModeDirect, Admission: core.AdmissionMirror, Scope: core.ScopeSKU, MaxQuantity: 1,
@@ -357,6 +419,9 @@ func (r *rig) draft(id string, n int, skus ...string) core.Campaign {
 			ID: ids.SKUID(sku), PhysicalStock: quantity.Must(12_000), SaleLimit: quantity.Must(10_000), Inventory: core.InventoryCounter, Price: core.Money{Amount: "1", Currency: "EUR"},
 			Reserve: quantity.Must(400), Split: core.SplitRules{Policy: allocator.Equal}, TopUp: core.TopUpRules{Policy: core.AutoManual}, Rebalance: core.AutoManual,
 		})
+	}
+	for i := range spec.SKUs {
+		change(&spec.SKUs[i])
 	}
 	c, _, err := r.intent.CreateCampaign(testkit.Deadline(r.t), who, spec, "create-"+id, false)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/supply"
 	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -38,6 +39,9 @@ type Cells interface {
 	// serve this version of a campaign or a later one; a cell without a live
 	// process is listed too. Empty: all do.
 	CampaignReady(campaign ids.CampaignID, version int64, cells []ids.CellID) (missing []string)
+	// Report gives what the cell last reported of one SKU; false where nothing came
+	// under this leader.
+	Report(cell ids.CellID, key core.BookKey) (supply.Report, bool)
 }
 
 // Edges knows which edges follow the replicas' routes. api.Routes implements it.

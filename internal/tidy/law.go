@@ -38,6 +38,7 @@ var rooms = []room{
 	// The control plane. rpcstatus is the vocabulary of errors with their numbers;
 	// that it also maps them to gRPC is its affair, not the core's.
 	{dir: "controlplane/core", may: list(leaves, "internal/ids", "internal/rpcstatus"), pure: true},
+	{dir: "controlplane/supply", may: list(leaves, "controlplane/core", "internal/ids"), pure: true},
 	{dir: "controlplane/api/...", may: controlPlane, not: drivers},
 	{dir: "controlplane/client/...", may: list("controlplane/client/...", "proto/...", "internal/...", leaves), not: drivers},
 	{dir: "controlplane/ctl/...", may: list("controlplane/ctl/...", "controlplane/client/...", "controlplane/campaignfile", "edge/client/...", "edge/load/...", "deploy/local/platform", "proto/...", "internal/...", leaves), not: drivers},

@@ -468,7 +468,7 @@ type Report struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Fence version of the facts.
 	FenceVersion int64 `protobuf:"varint,1,opt,name=fence_version,json=fenceVersion,proto3" json:"fence_version,omitempty"`
-	// Changed SKUs.
+	// Changed SKUs; what was told before over this stream and is not named still stands.
 	Usages        []*UsageReport `protobuf:"bytes,2,rep,name=usages,proto3" json:"usages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
