@@ -11,7 +11,9 @@
 //  4. rules:    each linked cell gets the newest rules of each of its campaigns
 //  5. adjust:   each open adjustment is sent to its cell, in the order of numbers;
 //     each limit change that no shard has recorded to one cell of its book
-//  6. operate:  each open operation of another kind is handed to the driver of its kind
+//  6. operate:  each open operation of another kind is handed to the driver of its kind,
+//     once a second person has approved it where that is needed (approvals.go); one
+//     that was rejected, or that nobody decided in time, is ended ABORTED
 //  7. supply:   AUTO top-ups and rebalances of each SKU on sale (supply.go), at the
 //     loop's own pace and only when every cell has been compared
 //
