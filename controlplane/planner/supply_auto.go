@@ -129,7 +129,7 @@ func mayAuto(tx *store.Tx, on onSale, policy func(core.SKUSpec) core.Auto) error
 // is taken: nobody can buy it there.
 func (p *Planner) autoRebalance(ctx context.Context, leader core.Leader, on onSale) error {
 	key := on.book.Key
-	if !p.rebalanceDue(key) {
+	if !p.drives(core.OperationRebalance) || !p.rebalanceDue(key) {
 		return nil
 	}
 	leavingOnly := on.sku.Rebalance != core.AutoAuto
@@ -172,6 +172,16 @@ func (p *Planner) autoRebalance(ctx context.Context, leader core.Leader, on onSa
 			"operation_id", id, "moves", len(plan.Moves))
 	}
 	return err
+}
+
+// drives tells whether anybody carries on operations of a kind here: what nobody
+// carries out must not be proposed, because it would hold the SKU for ever.
+func (p *Planner) drives(kind string) bool {
+	if drivers, several := p.operations.(ByKind); several {
+		_, known := drivers[kind]
+		return known
+	}
+	return true
 }
 
 func (p *Planner) rebalanceDue(key core.BookKey) bool {
