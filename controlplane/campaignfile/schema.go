@@ -80,8 +80,8 @@ const (
 
 func campaignSchema() node {
 	root := block([]string{"apiVersion", "kind", "campaign_id", "open_at", "close_at", "refund_rule", "skus", "cells"}, map[string]node{
-		"apiVersion":             node{"type": "string", "enum": []string{"cellquota/v1"}},
-		"kind":                   node{"type": "string", "enum": []string{"Campaign"}},
+		"apiVersion":             {"type": "string", "enum": []string{"cellquota/v1"}},
+		"kind":                   {"type": "string", "enum": []string{"Campaign"}},
 		"campaign_id":            node{"anyOf": []node{pattern(idPattern), {"type": "integer"}}}.says("Names the campaign for ever."),
 		"display":                node{"type": "object"}.says("Opaque to Cellquota, shown by GET; at most 4 KiB as JSON."),
 		"open_at":                instantNode().says("First instant at which a request is admitted; the offset is mandatory. May lie in the past: on sale at once."),
@@ -128,7 +128,7 @@ func campaignSchema() node {
 
 func skuSchema() node {
 	return block([]string{"sku_id", "physical_stock", "sale_limit", "price"}, map[string]node{
-		"sku_id":         node{"anyOf": []node{pattern(skuPattern), {"type": "integer"}}},
+		"sku_id":         {"anyOf": []node{pattern(skuPattern), {"type": "integer"}}},
 		"physical_stock": whole(1, quantity.Max).says("Units that the warehouse can allocate, over all unsettled campaigns of the SKU."),
 		"sale_limit":     whole(1, quantity.Max).says("Units that the campaign may sell; at most physical_stock."),
 		"inventory_mode": word(core.Inventories()).or("COUNTER").says("TOKEN: one row per unit. This release serves COUNTER."),
