@@ -301,6 +301,7 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterRoutingServiceServer(server, p.routes)
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view})
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})
+	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
 	pb.RegisterCellLinkServiceServer(server, p.hub)
 	return nil
 }

@@ -28,7 +28,7 @@ func (s *Server) RefundOrder(ctx context.Context, in *pb.RefundOrderRequest) (*p
 	}
 	view := renderOrder(out.Order)
 	view.PaymentState = paymentState(out.State)
-	return &pb.RefundOrderResponse{Order: view, RefundId: out.ID, PaymentId: string(out.Payment), PaymentState: paymentState(out.State)}, nil
+	return &pb.RefundOrderResponse{Order: view, RefundId: out.ID, PaymentId: string(out.Payment), PaymentState: paymentState(out.State), OperationId: want.ID}, nil
 }
 
 func readRefund(in *pb.RefundOrderRequest) (payment.RefundRequest, error) {

@@ -86,6 +86,7 @@ var table = map[string][]string{
 	pb.ReportService_GetStatus_FullMethodName:       orReplica,
 	pb.ReportService_Verify_FullMethodName:          everyOperator,
 	pb.ReportService_Trace_FullMethodName:           everyOperator,
+	pb.ReportService_GetOrder_FullMethodName:        everyOperator,
 	pb.ReportService_ResolveRequests_FullMethodName: everyOperator,
 	pb.ReportService_GetSales_FullMethodName:        everyOperator,
 	pb.ReportService_GetUndersell_FullMethodName:    everyOperator,
@@ -100,6 +101,9 @@ var table = map[string][]string{
 	pb.AccessService_ListApprovals_FullMethodName: everyOperator,
 	pb.AccessService_Approve_FullMethodName:       quota,
 	pb.AccessService_Reject_FullMethodName:        quota,
+
+	// Of the cells' service a replica serves this call alone, for operators.
+	pb.OrderService_RefundOrder_FullMethodName: quota,
 
 	pb.CellLinkService_Link_FullMethodName: {Cell},
 }

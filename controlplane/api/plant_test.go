@@ -127,6 +127,7 @@ func (p *plant) process(id ids.CellID) *mirror {
 		return transport.Principal{Name: "controlplane/x", Role: "controlplane"}, nil
 	}})
 	pb.RegisterCellFactsServiceServer(server, m)
+	pb.RegisterOrderServiceServer(server, &m.till)
 	go func() { _ = server.Serve(listener) }()
 	p.t.Cleanup(server.Stop)
 	ctx := testkit.Deadline(p.t)
@@ -149,12 +150,28 @@ type mirror struct {
 	asked  *pb.LookupMirrorRequestRequest
 	lease  int64
 	shadow *pb.ShadowResponse
+	till   till
 }
 
 func (m *mirror) Shadow(context.Context, *pb.ShadowRequest) (*pb.ShadowResponse, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.shadow, nil
+}
+
+// till is the part of a cell's process that refunds.
+type till struct {
+	pb.UnimplementedOrderServiceServer
+	mu    sync.Mutex
+	asked []*pb.RefundOrderRequest
+	err   error
+}
+
+func (r *till) RefundOrder(_ context.Context, in *pb.RefundOrderRequest) (*pb.RefundOrderResponse, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = append(r.asked, in)
+	return &pb.RefundOrderResponse{RefundId: in.GetRefundId(), PaymentState: pb.PaymentState_PAYMENT_STATE_REFUND_PENDING}, r.err
 }
 
 func (m *mirror) GetMirror(context.Context, *pb.GetMirrorRequest) (*pb.GetMirrorResponse, error) {
@@ -264,6 +281,7 @@ func (p *plant) open() {
 	})
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: reclaim.Files{}}})
 	pb.RegisterReportServiceServer(server, reports)
+	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
 	verbs := &intent.Service{Store: p.store, View: p.view, Clock: clock.System(), Sales: api.ShardSales{Reader: reader}}
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{
 		Intent: verbs, View: p.view, Clock: clock.System(), Preflight: preflight.Preflight{Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes},

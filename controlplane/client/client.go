@@ -42,6 +42,7 @@ type Client struct {
 	Reports    pb.ReportServiceClient
 	Operations pb.OperationServiceClient
 	Access     pb.AccessServiceClient
+	Orders     pb.OrderServiceClient // RefundOrder alone
 	CellLink   pb.CellLinkServiceClient
 }
 
@@ -68,7 +69,8 @@ func Dial(o Options) (*Client, error) {
 	return &Client{
 		conn: conn, Cells: pb.NewCellAdminServiceClient(conn), Fences: pb.NewFenceServiceClient(conn),
 		Campaigns: pb.NewCampaignServiceClient(conn), Quota: pb.NewQuotaServiceClient(conn), Routing: pb.NewRoutingServiceClient(conn),
-		Reports: pb.NewReportServiceClient(conn), Operations: pb.NewOperationServiceClient(conn), Access: pb.NewAccessServiceClient(conn), CellLink: pb.NewCellLinkServiceClient(conn),
+		Reports: pb.NewReportServiceClient(conn), Operations: pb.NewOperationServiceClient(conn), Access: pb.NewAccessServiceClient(conn),
+		Orders: pb.NewOrderServiceClient(conn), CellLink: pb.NewCellLinkServiceClient(conn),
 	}, nil
 }
 

@@ -22,7 +22,7 @@ func left(err error) bool {
 var reads = []string{"Get", "List", "Preview", "Plan", "Validate", "Preflight", "Check", "Lookup", "Verify", "Trace", "Resolve"}
 
 // ids are the fields that make a repeat of a mutation the same mutation.
-var ids = []protoreflect.Name{"operation_id", "adjustment_id"}
+var ids = []protoreflect.Name{"operation_id", "adjustment_id", "refund_id"}
 
 // repeatable tells whether a call that may have happened may be made again: it
 // changes nothing, or it names the mutation that it is. An approval does neither:

@@ -60,6 +60,7 @@ func serve(t testing.TB, f *fake, file string) {
 	pb.RegisterReportServiceServer(s, f)
 	pb.RegisterAccessServiceServer(s, accesses{f: f})
 	pb.RegisterOperationServiceServer(s, operations{f: f})
+	pb.RegisterOrderServiceServer(s, till{})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
@@ -321,6 +322,37 @@ func (f *fake) Trace(_ context.Context, in *pb.TraceRequest) (*pb.TraceResponse,
 		out.Unreachable = map[string]string{"cell-2": "connection refused"}
 	}
 	return out, nil
+}
+
+func (f *fake) GetOrder(_ context.Context, in *pb.ReportServiceGetOrderRequest) (*pb.ReportServiceGetOrderResponse, error) {
+	if in.GetOrderId() == "nobodys" {
+		return nil, rpcstatus.ErrNotFound
+	}
+	total := &pb.Money{Amount: "4999.00", Currency: "CNY"}
+	return &pb.ReportServiceGetOrderResponse{
+		Order:    &pb.OrderView{OrderId: in.GetOrderId(), UserId: "alice", CampaignId: "demo", SkuId: "phone-x", Quantity: 1, Total: total, State: pb.OrderState_ORDER_STATE_PAID, CreatedAtMs: eleventh.UnixMilli()},
+		Payments: []*pb.PaymentFacts{{PaymentId: "pay-1", Amount: total, State: pb.PaymentState_PAYMENT_STATE_REFUND_PENDING, RefundId: "rf-1"}},
+		Refunds:  []*pb.RefundFacts{{RefundId: "rf-1", PaymentId: "pay-1", Amount: total, Cause: "REQUESTED", State: "PENDING", Asks: 3, Answer: "UNKNOWN", Actor: "sre"}},
+	}, nil
+}
+
+// till is the part of OrderService that a control plane serves; order "unpaid" cannot be refunded.
+type till struct {
+	pb.UnimplementedOrderServiceServer
+}
+
+func (till) RefundOrder(_ context.Context, in *pb.RefundOrderRequest) (*pb.RefundOrderResponse, error) {
+	if in.GetOrderId() == "unpaid" {
+		return nil, rpcstatus.ErrFailedPrecondition
+	}
+	state := pb.PaymentState_PAYMENT_STATE_REFUND_PENDING
+	if in.GetValidateOnly() {
+		state = pb.PaymentState_PAYMENT_STATE_SUCCEEDED
+	}
+	return &pb.RefundOrderResponse{
+		Order:    &pb.OrderView{OrderId: in.GetOrderId(), State: pb.OrderState_ORDER_STATE_PAID, Total: &pb.Money{Amount: "4999.00", Currency: "CNY"}},
+		RefundId: in.GetRefundId(), PaymentId: "pay-1", PaymentState: state, OperationId: in.GetRefundId(),
+	}, nil
 }
 
 // operations is OperationService, whose methods have short names.

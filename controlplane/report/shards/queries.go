@@ -28,3 +28,15 @@ var entriesSQL string
 
 //go:embed sql/history.sql
 var historySQL string
+
+//go:embed sql/order.sql
+var orderSQL string
+
+//go:embed sql/payments.sql
+var paymentsSQL string
+
+//go:embed sql/refunds.sql
+var refundsSQL string
+
+//go:embed sql/has_refunds.sql
+var hasRefundsSQL string

@@ -941,7 +941,9 @@ type RefundOrderResponse struct {
 	// The payment that is refunded.
 	PaymentId string `protobuf:"bytes,3,opt,name=payment_id,json=paymentId,proto3" json:"payment_id,omitempty"`
 	// Its state.
-	PaymentState  PaymentState `protobuf:"varint,4,opt,name=payment_state,json=paymentState,proto3,enum=cellquota.v1.PaymentState" json:"payment_state,omitempty"`
+	PaymentState PaymentState `protobuf:"varint,4,opt,name=payment_state,json=paymentState,proto3,enum=cellquota.v1.PaymentState" json:"payment_state,omitempty"`
+	// The refund_id that was asked with, as every mutation's answer has it.
+	OperationId   string `protobuf:"bytes,5,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1002,6 +1004,13 @@ func (x *RefundOrderResponse) GetPaymentState() PaymentState {
 		return x.PaymentState
 	}
 	return PaymentState_PAYMENT_STATE_UNSPECIFIED
+}
+
+func (x *RefundOrderResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
 }
 
 var File_cellquota_v1_order_proto protoreflect.FileDescriptor
@@ -1074,13 +1083,14 @@ const file_cellquota_v1_order_proto_rawDesc = "" +
 	"\trefund_id\x18\x02 \x01(\tR\brefundId\x12\x14\n" +
 	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12#\n" +
-	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"\xc1\x01\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\"\xe4\x01\n" +
 	"\x13RefundOrderResponse\x12-\n" +
 	"\x05order\x18\x01 \x01(\v2\x17.cellquota.v1.OrderViewR\x05order\x12\x1b\n" +
 	"\trefund_id\x18\x02 \x01(\tR\brefundId\x12\x1d\n" +
 	"\n" +
 	"payment_id\x18\x03 \x01(\tR\tpaymentId\x12?\n" +
-	"\rpayment_state\x18\x04 \x01(\x0e2\x1a.cellquota.v1.PaymentStateR\fpaymentState*\xa7\x01\n" +
+	"\rpayment_state\x18\x04 \x01(\x0e2\x1a.cellquota.v1.PaymentStateR\fpaymentState\x12!\n" +
+	"\foperation_id\x18\x05 \x01(\tR\voperationId*\xa7\x01\n" +
 	"\x0eCallbackStatus\x12\x1f\n" +
 	"\x1bCALLBACK_STATUS_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALLBACK_STATUS_SUCCEEDED\x10\x01\x12\x1a\n" +

@@ -47,9 +47,11 @@ type OrderServiceClient interface {
 	// ApplyPaymentCallback applies what the channel says. NOT_FOUND ORDER_UNKNOWN and
 	// FAILED_PRECONDITION PAYMENT_MISMATCH are recorded; a repeat answers the same.
 	ApplyPaymentCallback(ctx context.Context, in *ApplyPaymentCallbackRequest, opts ...grpc.CallOption) (*ApplyPaymentCallbackResponse, error)
-	// RefundOrder asks for a full refund of a paid order (operators and the control plane only). The
-	// refund_id is minted by the caller: a repeat answers the same refund. FAILED_PRECONDITION when the
-	// order was never paid.
+	// RefundOrder asks for a full refund of a paid order (operators and the control plane only; a
+	// replica of the control plane serves it too and hands it to the order's cell, with the operator's
+	// name as actor). The refund_id is minted by the caller: a repeat answers the same refund.
+	// FAILED_PRECONDITION ORDER_NOT_PAID, REFUND_UNDER_WAY (under another id) or ORDER_REFUNDED;
+	// ALREADY_EXISTS REFUND_ID_USED when the id is another order's.
 	RefundOrder(ctx context.Context, in *RefundOrderRequest, opts ...grpc.CallOption) (*RefundOrderResponse, error)
 }
 
@@ -141,9 +143,11 @@ type OrderServiceServer interface {
 	// ApplyPaymentCallback applies what the channel says. NOT_FOUND ORDER_UNKNOWN and
 	// FAILED_PRECONDITION PAYMENT_MISMATCH are recorded; a repeat answers the same.
 	ApplyPaymentCallback(context.Context, *ApplyPaymentCallbackRequest) (*ApplyPaymentCallbackResponse, error)
-	// RefundOrder asks for a full refund of a paid order (operators and the control plane only). The
-	// refund_id is minted by the caller: a repeat answers the same refund. FAILED_PRECONDITION when the
-	// order was never paid.
+	// RefundOrder asks for a full refund of a paid order (operators and the control plane only; a
+	// replica of the control plane serves it too and hands it to the order's cell, with the operator's
+	// name as actor). The refund_id is minted by the caller: a repeat answers the same refund.
+	// FAILED_PRECONDITION ORDER_NOT_PAID, REFUND_UNDER_WAY (under another id) or ORDER_REFUNDED;
+	// ALREADY_EXISTS REFUND_ID_USED when the id is another order's.
 	RefundOrder(context.Context, *RefundOrderRequest) (*RefundOrderResponse, error)
 	mustEmbedUnimplementedOrderServiceServer()
 }

@@ -1968,11 +1968,375 @@ func (x *ListAuditEventsResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ReportServiceGetOrderRequest names an order.
+type ReportServiceGetOrderRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Order; it names its cell.
+	OrderId       string `protobuf:"bytes,1,opt,name=order_id,json=orderId,proto3" json:"order_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportServiceGetOrderRequest) Reset() {
+	*x = ReportServiceGetOrderRequest{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportServiceGetOrderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportServiceGetOrderRequest) ProtoMessage() {}
+
+func (x *ReportServiceGetOrderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportServiceGetOrderRequest.ProtoReflect.Descriptor instead.
+func (*ReportServiceGetOrderRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ReportServiceGetOrderRequest) GetOrderId() string {
+	if x != nil {
+		return x.OrderId
+	}
+	return ""
+}
+
+// ReportServiceGetOrderResponse is what the shard has of an order.
+type ReportServiceGetOrderResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The order; payment_state is its newest attempt's.
+	Order *OrderView `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
+	// State of its reservation.
+	ReservationState ReservationState `protobuf:"varint,2,opt,name=reservation_state,json=reservationState,proto3,enum=cellquota.v1.ReservationState" json:"reservation_state,omitempty"`
+	// Its payment attempts, oldest first.
+	Payments []*PaymentFacts `protobuf:"bytes,3,rep,name=payments,proto3" json:"payments,omitempty"`
+	// Its refunds, oldest first.
+	Refunds       []*RefundFacts `protobuf:"bytes,4,rep,name=refunds,proto3" json:"refunds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportServiceGetOrderResponse) Reset() {
+	*x = ReportServiceGetOrderResponse{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportServiceGetOrderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportServiceGetOrderResponse) ProtoMessage() {}
+
+func (x *ReportServiceGetOrderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportServiceGetOrderResponse.ProtoReflect.Descriptor instead.
+func (*ReportServiceGetOrderResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ReportServiceGetOrderResponse) GetOrder() *OrderView {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *ReportServiceGetOrderResponse) GetReservationState() ReservationState {
+	if x != nil {
+		return x.ReservationState
+	}
+	return ReservationState_RESERVATION_STATE_UNSPECIFIED
+}
+
+func (x *ReportServiceGetOrderResponse) GetPayments() []*PaymentFacts {
+	if x != nil {
+		return x.Payments
+	}
+	return nil
+}
+
+func (x *ReportServiceGetOrderResponse) GetRefunds() []*RefundFacts {
+	if x != nil {
+		return x.Refunds
+	}
+	return nil
+}
+
+// PaymentFacts is one payment attempt.
+type PaymentFacts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Attempt.
+	PaymentId string `protobuf:"bytes,1,opt,name=payment_id,json=paymentId,proto3" json:"payment_id,omitempty"`
+	// What was to be paid.
+	Amount *Money `protobuf:"bytes,2,opt,name=amount,proto3" json:"amount,omitempty"`
+	// State.
+	State PaymentState `protobuf:"varint,3,opt,name=state,proto3,enum=cellquota.v1.PaymentState" json:"state,omitempty"`
+	// Its refund, when there is one.
+	RefundId string `protobuf:"bytes,4,opt,name=refund_id,json=refundId,proto3" json:"refund_id,omitempty"`
+	// Unix milliseconds.
+	CreatedAtMs int64 `protobuf:"varint,5,opt,name=created_at_ms,json=createdAtMs,proto3" json:"created_at_ms,omitempty"`
+	// Unix milliseconds of the last change.
+	UpdatedAtMs   int64 `protobuf:"varint,6,opt,name=updated_at_ms,json=updatedAtMs,proto3" json:"updated_at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PaymentFacts) Reset() {
+	*x = PaymentFacts{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PaymentFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PaymentFacts) ProtoMessage() {}
+
+func (x *PaymentFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PaymentFacts.ProtoReflect.Descriptor instead.
+func (*PaymentFacts) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *PaymentFacts) GetPaymentId() string {
+	if x != nil {
+		return x.PaymentId
+	}
+	return ""
+}
+
+func (x *PaymentFacts) GetAmount() *Money {
+	if x != nil {
+		return x.Amount
+	}
+	return nil
+}
+
+func (x *PaymentFacts) GetState() PaymentState {
+	if x != nil {
+		return x.State
+	}
+	return PaymentState_PAYMENT_STATE_UNSPECIFIED
+}
+
+func (x *PaymentFacts) GetRefundId() string {
+	if x != nil {
+		return x.RefundId
+	}
+	return ""
+}
+
+func (x *PaymentFacts) GetCreatedAtMs() int64 {
+	if x != nil {
+		return x.CreatedAtMs
+	}
+	return 0
+}
+
+func (x *PaymentFacts) GetUpdatedAtMs() int64 {
+	if x != nil {
+		return x.UpdatedAtMs
+	}
+	return 0
+}
+
+// RefundFacts is one refund.
+type RefundFacts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Refund.
+	RefundId string `protobuf:"bytes,1,opt,name=refund_id,json=refundId,proto3" json:"refund_id,omitempty"`
+	// The attempt whose money goes back.
+	PaymentId string `protobuf:"bytes,2,opt,name=payment_id,json=paymentId,proto3" json:"payment_id,omitempty"`
+	// How much.
+	Amount *Money `protobuf:"bytes,3,opt,name=amount,proto3" json:"amount,omitempty"`
+	// Less than the order's total: its units never return to sale.
+	Part bool `protobuf:"varint,4,opt,name=part,proto3" json:"part,omitempty"`
+	// Why: REQUESTED, CAMPAIGN_CANCELLED, PAID_AFTER_CLOSE, DUPLICATE_PAYMENT or CHANNEL.
+	Cause string `protobuf:"bytes,5,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Who asked; empty: nobody, it follows from the cause.
+	Actor string `protobuf:"bytes,6,opt,name=actor,proto3" json:"actor,omitempty"`
+	// Why they asked.
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// PENDING or REFUNDED.
+	State string `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"`
+	// Its units returned to sale.
+	Restocked bool `protobuf:"varint,9,opt,name=restocked,proto3" json:"restocked,omitempty"`
+	// How often the payment channel was asked.
+	Asks int32 `protobuf:"varint,10,opt,name=asks,proto3" json:"asks,omitempty"`
+	// The channel's last word while it is PENDING.
+	Answer string `protobuf:"bytes,11,opt,name=answer,proto3" json:"answer,omitempty"`
+	// Unix milliseconds.
+	RequestedAtMs int64 `protobuf:"varint,12,opt,name=requested_at_ms,json=requestedAtMs,proto3" json:"requested_at_ms,omitempty"`
+	// Unix milliseconds; 0: not yet.
+	RefundedAtMs  int64 `protobuf:"varint,13,opt,name=refunded_at_ms,json=refundedAtMs,proto3" json:"refunded_at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefundFacts) Reset() {
+	*x = RefundFacts{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundFacts) ProtoMessage() {}
+
+func (x *RefundFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundFacts.ProtoReflect.Descriptor instead.
+func (*RefundFacts) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *RefundFacts) GetRefundId() string {
+	if x != nil {
+		return x.RefundId
+	}
+	return ""
+}
+
+func (x *RefundFacts) GetPaymentId() string {
+	if x != nil {
+		return x.PaymentId
+	}
+	return ""
+}
+
+func (x *RefundFacts) GetAmount() *Money {
+	if x != nil {
+		return x.Amount
+	}
+	return nil
+}
+
+func (x *RefundFacts) GetPart() bool {
+	if x != nil {
+		return x.Part
+	}
+	return false
+}
+
+func (x *RefundFacts) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *RefundFacts) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *RefundFacts) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RefundFacts) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RefundFacts) GetRestocked() bool {
+	if x != nil {
+		return x.Restocked
+	}
+	return false
+}
+
+func (x *RefundFacts) GetAsks() int32 {
+	if x != nil {
+		return x.Asks
+	}
+	return 0
+}
+
+func (x *RefundFacts) GetAnswer() string {
+	if x != nil {
+		return x.Answer
+	}
+	return ""
+}
+
+func (x *RefundFacts) GetRequestedAtMs() int64 {
+	if x != nil {
+		return x.RequestedAtMs
+	}
+	return 0
+}
+
+func (x *RefundFacts) GetRefundedAtMs() int64 {
+	if x != nil {
+		return x.RefundedAtMs
+	}
+	return 0
+}
+
 var File_cellquota_v1_report_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\n" +
-	"\x19cellquota/v1/report.proto\x12\fcellquota.v1\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n" +
+	"\x19cellquota/v1/report.proto\x12\fcellquota.v1\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x18cellquota/v1/order.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n" +
 	"\x10GetStatusRequest\x12!\n" +
 	"\freplica_only\x18\x01 \x01(\bR\vreplicaOnly\"\xf9\x05\n" +
 	"\x11GetStatusResponse\x12\x16\n" +
@@ -2138,11 +2502,43 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\asubject\x18\x04 \x01(\tR\asubject\"s\n" +
 	"\x17ListAuditEventsResponse\x120\n" +
 	"\x06events\x18\x01 \x03(\v2\x18.cellquota.v1.AuditEventR\x06events\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2\xc6\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"9\n" +
+	"\x1cReportServiceGetOrderRequest\x12\x19\n" +
+	"\border_id\x18\x01 \x01(\tR\aorderId\"\x88\x02\n" +
+	"\x1dReportServiceGetOrderResponse\x12-\n" +
+	"\x05order\x18\x01 \x01(\v2\x17.cellquota.v1.OrderViewR\x05order\x12K\n" +
+	"\x11reservation_state\x18\x02 \x01(\x0e2\x1e.cellquota.v1.ReservationStateR\x10reservationState\x126\n" +
+	"\bpayments\x18\x03 \x03(\v2\x1a.cellquota.v1.PaymentFactsR\bpayments\x123\n" +
+	"\arefunds\x18\x04 \x03(\v2\x19.cellquota.v1.RefundFactsR\arefunds\"\xf1\x01\n" +
+	"\fPaymentFacts\x12\x1d\n" +
+	"\n" +
+	"payment_id\x18\x01 \x01(\tR\tpaymentId\x12+\n" +
+	"\x06amount\x18\x02 \x01(\v2\x13.cellquota.v1.MoneyR\x06amount\x120\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x1a.cellquota.v1.PaymentStateR\x05state\x12\x1b\n" +
+	"\trefund_id\x18\x04 \x01(\tR\brefundId\x12\"\n" +
+	"\rcreated_at_ms\x18\x05 \x01(\x03R\vcreatedAtMs\x12\"\n" +
+	"\rupdated_at_ms\x18\x06 \x01(\x03R\vupdatedAtMs\"\xfc\x02\n" +
+	"\vRefundFacts\x12\x1b\n" +
+	"\trefund_id\x18\x01 \x01(\tR\brefundId\x12\x1d\n" +
+	"\n" +
+	"payment_id\x18\x02 \x01(\tR\tpaymentId\x12+\n" +
+	"\x06amount\x18\x03 \x01(\v2\x13.cellquota.v1.MoneyR\x06amount\x12\x12\n" +
+	"\x04part\x18\x04 \x01(\bR\x04part\x12\x14\n" +
+	"\x05cause\x18\x05 \x01(\tR\x05cause\x12\x14\n" +
+	"\x05actor\x18\x06 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x14\n" +
+	"\x05state\x18\b \x01(\tR\x05state\x12\x1c\n" +
+	"\trestocked\x18\t \x01(\bR\trestocked\x12\x12\n" +
+	"\x04asks\x18\n" +
+	" \x01(\x05R\x04asks\x12\x16\n" +
+	"\x06answer\x18\v \x01(\tR\x06answer\x12&\n" +
+	"\x0frequested_at_ms\x18\f \x01(\x03R\rrequestedAtMs\x12$\n" +
+	"\x0erefunded_at_ms\x18\r \x01(\x03R\frefundedAtMs2\xab\x05\n" +
 	"\rReportService\x12L\n" +
 	"\tGetStatus\x12\x1e.cellquota.v1.GetStatusRequest\x1a\x1f.cellquota.v1.GetStatusResponse\x12C\n" +
 	"\x06Verify\x12\x1b.cellquota.v1.VerifyRequest\x1a\x1c.cellquota.v1.VerifyResponse\x12@\n" +
-	"\x05Trace\x12\x1a.cellquota.v1.TraceRequest\x1a\x1b.cellquota.v1.TraceResponse\x12^\n" +
+	"\x05Trace\x12\x1a.cellquota.v1.TraceRequest\x1a\x1b.cellquota.v1.TraceResponse\x12c\n" +
+	"\bGetOrder\x12*.cellquota.v1.ReportServiceGetOrderRequest\x1a+.cellquota.v1.ReportServiceGetOrderResponse\x12^\n" +
 	"\x0fResolveRequests\x12$.cellquota.v1.ResolveRequestsRequest\x1a%.cellquota.v1.ResolveRequestsResponse\x12I\n" +
 	"\bGetSales\x12\x1d.cellquota.v1.GetSalesRequest\x1a\x1e.cellquota.v1.GetSalesResponse\x12U\n" +
 	"\fGetUndersell\x12!.cellquota.v1.GetUndersellRequest\x1a\".cellquota.v1.GetUndersellResponse\x12^\n" +
@@ -2160,101 +2556,118 @@ func file_cellquota_v1_report_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_report_proto_rawDescData
 }
 
-var file_cellquota_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_cellquota_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_cellquota_v1_report_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),        // 0: cellquota.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),       // 1: cellquota.v1.GetStatusResponse
-	(*ReplicaStatus)(nil),           // 2: cellquota.v1.ReplicaStatus
-	(*CertificateStatus)(nil),       // 3: cellquota.v1.CertificateStatus
-	(*VerifyRequest)(nil),           // 4: cellquota.v1.VerifyRequest
-	(*Check)(nil),                   // 5: cellquota.v1.Check
-	(*Breach)(nil),                  // 6: cellquota.v1.Breach
-	(*Unchecked)(nil),               // 7: cellquota.v1.Unchecked
-	(*VerifyResponse)(nil),          // 8: cellquota.v1.VerifyResponse
-	(*TraceRequest)(nil),            // 9: cellquota.v1.TraceRequest
-	(*TraceEvent)(nil),              // 10: cellquota.v1.TraceEvent
-	(*TraceResponse)(nil),           // 11: cellquota.v1.TraceResponse
-	(*RequestKey)(nil),              // 12: cellquota.v1.RequestKey
-	(*ResolvedRequest)(nil),         // 13: cellquota.v1.ResolvedRequest
-	(*ResolvedRow)(nil),             // 14: cellquota.v1.ResolvedRow
-	(*ResolveRequestsRequest)(nil),  // 15: cellquota.v1.ResolveRequestsRequest
-	(*ResolveRequestsResponse)(nil), // 16: cellquota.v1.ResolveRequestsResponse
-	(*GetSalesRequest)(nil),         // 17: cellquota.v1.GetSalesRequest
-	(*CellStock)(nil),               // 18: cellquota.v1.CellStock
-	(*GetSalesResponse)(nil),        // 19: cellquota.v1.GetSalesResponse
-	(*GetUndersellRequest)(nil),     // 20: cellquota.v1.GetUndersellRequest
-	(*CauseUnits)(nil),              // 21: cellquota.v1.CauseUnits
-	(*SkuUndersell)(nil),            // 22: cellquota.v1.SkuUndersell
-	(*GetUndersellResponse)(nil),    // 23: cellquota.v1.GetUndersellResponse
-	(*AuditEvent)(nil),              // 24: cellquota.v1.AuditEvent
-	(*ListAuditEventsRequest)(nil),  // 25: cellquota.v1.ListAuditEventsRequest
-	(*ListAuditEventsResponse)(nil), // 26: cellquota.v1.ListAuditEventsResponse
-	nil,                             // 27: cellquota.v1.GetStatusResponse.EdgesEntry
-	nil,                             // 28: cellquota.v1.TraceEvent.FieldsEntry
-	nil,                             // 29: cellquota.v1.TraceResponse.UnreachableEntry
-	nil,                             // 30: cellquota.v1.ResolveRequestsResponse.UnreachableEntry
-	nil,                             // 31: cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
-	nil,                             // 32: cellquota.v1.GetUndersellResponse.UnreachableEntry
-	(*Term)(nil),                    // 33: cellquota.v1.Term
-	(*Cell)(nil),                    // 34: cellquota.v1.Cell
-	(*timestamppb.Timestamp)(nil),   // 35: google.protobuf.Timestamp
-	(Verdict)(0),                    // 36: cellquota.v1.Verdict
-	(OrderState)(0),                 // 37: cellquota.v1.OrderState
-	(*StockFacts)(nil),              // 38: cellquota.v1.StockFacts
-	(*Book)(nil),                    // 39: cellquota.v1.Book
-	(UndersellCause)(0),             // 40: cellquota.v1.UndersellCause
+	(*GetStatusRequest)(nil),              // 0: cellquota.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),             // 1: cellquota.v1.GetStatusResponse
+	(*ReplicaStatus)(nil),                 // 2: cellquota.v1.ReplicaStatus
+	(*CertificateStatus)(nil),             // 3: cellquota.v1.CertificateStatus
+	(*VerifyRequest)(nil),                 // 4: cellquota.v1.VerifyRequest
+	(*Check)(nil),                         // 5: cellquota.v1.Check
+	(*Breach)(nil),                        // 6: cellquota.v1.Breach
+	(*Unchecked)(nil),                     // 7: cellquota.v1.Unchecked
+	(*VerifyResponse)(nil),                // 8: cellquota.v1.VerifyResponse
+	(*TraceRequest)(nil),                  // 9: cellquota.v1.TraceRequest
+	(*TraceEvent)(nil),                    // 10: cellquota.v1.TraceEvent
+	(*TraceResponse)(nil),                 // 11: cellquota.v1.TraceResponse
+	(*RequestKey)(nil),                    // 12: cellquota.v1.RequestKey
+	(*ResolvedRequest)(nil),               // 13: cellquota.v1.ResolvedRequest
+	(*ResolvedRow)(nil),                   // 14: cellquota.v1.ResolvedRow
+	(*ResolveRequestsRequest)(nil),        // 15: cellquota.v1.ResolveRequestsRequest
+	(*ResolveRequestsResponse)(nil),       // 16: cellquota.v1.ResolveRequestsResponse
+	(*GetSalesRequest)(nil),               // 17: cellquota.v1.GetSalesRequest
+	(*CellStock)(nil),                     // 18: cellquota.v1.CellStock
+	(*GetSalesResponse)(nil),              // 19: cellquota.v1.GetSalesResponse
+	(*GetUndersellRequest)(nil),           // 20: cellquota.v1.GetUndersellRequest
+	(*CauseUnits)(nil),                    // 21: cellquota.v1.CauseUnits
+	(*SkuUndersell)(nil),                  // 22: cellquota.v1.SkuUndersell
+	(*GetUndersellResponse)(nil),          // 23: cellquota.v1.GetUndersellResponse
+	(*AuditEvent)(nil),                    // 24: cellquota.v1.AuditEvent
+	(*ListAuditEventsRequest)(nil),        // 25: cellquota.v1.ListAuditEventsRequest
+	(*ListAuditEventsResponse)(nil),       // 26: cellquota.v1.ListAuditEventsResponse
+	(*ReportServiceGetOrderRequest)(nil),  // 27: cellquota.v1.ReportServiceGetOrderRequest
+	(*ReportServiceGetOrderResponse)(nil), // 28: cellquota.v1.ReportServiceGetOrderResponse
+	(*PaymentFacts)(nil),                  // 29: cellquota.v1.PaymentFacts
+	(*RefundFacts)(nil),                   // 30: cellquota.v1.RefundFacts
+	nil,                                   // 31: cellquota.v1.GetStatusResponse.EdgesEntry
+	nil,                                   // 32: cellquota.v1.TraceEvent.FieldsEntry
+	nil,                                   // 33: cellquota.v1.TraceResponse.UnreachableEntry
+	nil,                                   // 34: cellquota.v1.ResolveRequestsResponse.UnreachableEntry
+	nil,                                   // 35: cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
+	nil,                                   // 36: cellquota.v1.GetUndersellResponse.UnreachableEntry
+	(*Term)(nil),                          // 37: cellquota.v1.Term
+	(*Cell)(nil),                          // 38: cellquota.v1.Cell
+	(*timestamppb.Timestamp)(nil),         // 39: google.protobuf.Timestamp
+	(Verdict)(0),                          // 40: cellquota.v1.Verdict
+	(OrderState)(0),                       // 41: cellquota.v1.OrderState
+	(*StockFacts)(nil),                    // 42: cellquota.v1.StockFacts
+	(*Book)(nil),                          // 43: cellquota.v1.Book
+	(UndersellCause)(0),                   // 44: cellquota.v1.UndersellCause
+	(*OrderView)(nil),                     // 45: cellquota.v1.OrderView
+	(ReservationState)(0),                 // 46: cellquota.v1.ReservationState
+	(*Money)(nil),                         // 47: cellquota.v1.Money
+	(PaymentState)(0),                     // 48: cellquota.v1.PaymentState
 }
 var file_cellquota_v1_report_proto_depIdxs = []int32{
-	33, // 0: cellquota.v1.GetStatusResponse.term:type_name -> cellquota.v1.Term
-	34, // 1: cellquota.v1.GetStatusResponse.cells:type_name -> cellquota.v1.Cell
-	27, // 2: cellquota.v1.GetStatusResponse.edges:type_name -> cellquota.v1.GetStatusResponse.EdgesEntry
+	37, // 0: cellquota.v1.GetStatusResponse.term:type_name -> cellquota.v1.Term
+	38, // 1: cellquota.v1.GetStatusResponse.cells:type_name -> cellquota.v1.Cell
+	31, // 2: cellquota.v1.GetStatusResponse.edges:type_name -> cellquota.v1.GetStatusResponse.EdgesEntry
 	2,  // 3: cellquota.v1.GetStatusResponse.replicas:type_name -> cellquota.v1.ReplicaStatus
 	3,  // 4: cellquota.v1.GetStatusResponse.certificates:type_name -> cellquota.v1.CertificateStatus
-	35, // 5: cellquota.v1.CertificateStatus.not_after:type_name -> google.protobuf.Timestamp
-	36, // 6: cellquota.v1.Check.verdict:type_name -> cellquota.v1.Verdict
+	39, // 5: cellquota.v1.CertificateStatus.not_after:type_name -> google.protobuf.Timestamp
+	40, // 6: cellquota.v1.Check.verdict:type_name -> cellquota.v1.Verdict
 	5,  // 7: cellquota.v1.VerifyResponse.checks:type_name -> cellquota.v1.Check
 	6,  // 8: cellquota.v1.VerifyResponse.breaches:type_name -> cellquota.v1.Breach
 	7,  // 9: cellquota.v1.VerifyResponse.unchecked:type_name -> cellquota.v1.Unchecked
-	35, // 10: cellquota.v1.TraceEvent.at:type_name -> google.protobuf.Timestamp
-	28, // 11: cellquota.v1.TraceEvent.fields:type_name -> cellquota.v1.TraceEvent.FieldsEntry
+	39, // 10: cellquota.v1.TraceEvent.at:type_name -> google.protobuf.Timestamp
+	32, // 11: cellquota.v1.TraceEvent.fields:type_name -> cellquota.v1.TraceEvent.FieldsEntry
 	10, // 12: cellquota.v1.TraceResponse.events:type_name -> cellquota.v1.TraceEvent
-	29, // 13: cellquota.v1.TraceResponse.unreachable:type_name -> cellquota.v1.TraceResponse.UnreachableEntry
+	33, // 13: cellquota.v1.TraceResponse.unreachable:type_name -> cellquota.v1.TraceResponse.UnreachableEntry
 	12, // 14: cellquota.v1.ResolvedRequest.key:type_name -> cellquota.v1.RequestKey
 	14, // 15: cellquota.v1.ResolvedRequest.rows:type_name -> cellquota.v1.ResolvedRow
-	37, // 16: cellquota.v1.ResolvedRow.order_state:type_name -> cellquota.v1.OrderState
+	41, // 16: cellquota.v1.ResolvedRow.order_state:type_name -> cellquota.v1.OrderState
 	12, // 17: cellquota.v1.ResolveRequestsRequest.keys:type_name -> cellquota.v1.RequestKey
 	13, // 18: cellquota.v1.ResolveRequestsResponse.requests:type_name -> cellquota.v1.ResolvedRequest
-	30, // 19: cellquota.v1.ResolveRequestsResponse.unreachable:type_name -> cellquota.v1.ResolveRequestsResponse.UnreachableEntry
-	31, // 20: cellquota.v1.ResolveRequestsResponse.messages_from:type_name -> cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
-	38, // 21: cellquota.v1.CellStock.stock:type_name -> cellquota.v1.StockFacts
-	39, // 22: cellquota.v1.GetSalesResponse.books:type_name -> cellquota.v1.Book
+	34, // 19: cellquota.v1.ResolveRequestsResponse.unreachable:type_name -> cellquota.v1.ResolveRequestsResponse.UnreachableEntry
+	35, // 20: cellquota.v1.ResolveRequestsResponse.messages_from:type_name -> cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
+	42, // 21: cellquota.v1.CellStock.stock:type_name -> cellquota.v1.StockFacts
+	43, // 22: cellquota.v1.GetSalesResponse.books:type_name -> cellquota.v1.Book
 	18, // 23: cellquota.v1.GetSalesResponse.stocks:type_name -> cellquota.v1.CellStock
-	40, // 24: cellquota.v1.CauseUnits.cause:type_name -> cellquota.v1.UndersellCause
+	44, // 24: cellquota.v1.CauseUnits.cause:type_name -> cellquota.v1.UndersellCause
 	21, // 25: cellquota.v1.SkuUndersell.causes:type_name -> cellquota.v1.CauseUnits
 	21, // 26: cellquota.v1.SkuUndersell.cells:type_name -> cellquota.v1.CauseUnits
 	22, // 27: cellquota.v1.GetUndersellResponse.skus:type_name -> cellquota.v1.SkuUndersell
-	32, // 28: cellquota.v1.GetUndersellResponse.unreachable:type_name -> cellquota.v1.GetUndersellResponse.UnreachableEntry
-	35, // 29: cellquota.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	36, // 28: cellquota.v1.GetUndersellResponse.unreachable:type_name -> cellquota.v1.GetUndersellResponse.UnreachableEntry
+	39, // 29: cellquota.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
 	24, // 30: cellquota.v1.ListAuditEventsResponse.events:type_name -> cellquota.v1.AuditEvent
-	0,  // 31: cellquota.v1.ReportService.GetStatus:input_type -> cellquota.v1.GetStatusRequest
-	4,  // 32: cellquota.v1.ReportService.Verify:input_type -> cellquota.v1.VerifyRequest
-	9,  // 33: cellquota.v1.ReportService.Trace:input_type -> cellquota.v1.TraceRequest
-	15, // 34: cellquota.v1.ReportService.ResolveRequests:input_type -> cellquota.v1.ResolveRequestsRequest
-	17, // 35: cellquota.v1.ReportService.GetSales:input_type -> cellquota.v1.GetSalesRequest
-	20, // 36: cellquota.v1.ReportService.GetUndersell:input_type -> cellquota.v1.GetUndersellRequest
-	25, // 37: cellquota.v1.ReportService.ListAuditEvents:input_type -> cellquota.v1.ListAuditEventsRequest
-	1,  // 38: cellquota.v1.ReportService.GetStatus:output_type -> cellquota.v1.GetStatusResponse
-	8,  // 39: cellquota.v1.ReportService.Verify:output_type -> cellquota.v1.VerifyResponse
-	11, // 40: cellquota.v1.ReportService.Trace:output_type -> cellquota.v1.TraceResponse
-	16, // 41: cellquota.v1.ReportService.ResolveRequests:output_type -> cellquota.v1.ResolveRequestsResponse
-	19, // 42: cellquota.v1.ReportService.GetSales:output_type -> cellquota.v1.GetSalesResponse
-	23, // 43: cellquota.v1.ReportService.GetUndersell:output_type -> cellquota.v1.GetUndersellResponse
-	26, // 44: cellquota.v1.ReportService.ListAuditEvents:output_type -> cellquota.v1.ListAuditEventsResponse
-	38, // [38:45] is the sub-list for method output_type
-	31, // [31:38] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	45, // 31: cellquota.v1.ReportServiceGetOrderResponse.order:type_name -> cellquota.v1.OrderView
+	46, // 32: cellquota.v1.ReportServiceGetOrderResponse.reservation_state:type_name -> cellquota.v1.ReservationState
+	29, // 33: cellquota.v1.ReportServiceGetOrderResponse.payments:type_name -> cellquota.v1.PaymentFacts
+	30, // 34: cellquota.v1.ReportServiceGetOrderResponse.refunds:type_name -> cellquota.v1.RefundFacts
+	47, // 35: cellquota.v1.PaymentFacts.amount:type_name -> cellquota.v1.Money
+	48, // 36: cellquota.v1.PaymentFacts.state:type_name -> cellquota.v1.PaymentState
+	47, // 37: cellquota.v1.RefundFacts.amount:type_name -> cellquota.v1.Money
+	0,  // 38: cellquota.v1.ReportService.GetStatus:input_type -> cellquota.v1.GetStatusRequest
+	4,  // 39: cellquota.v1.ReportService.Verify:input_type -> cellquota.v1.VerifyRequest
+	9,  // 40: cellquota.v1.ReportService.Trace:input_type -> cellquota.v1.TraceRequest
+	27, // 41: cellquota.v1.ReportService.GetOrder:input_type -> cellquota.v1.ReportServiceGetOrderRequest
+	15, // 42: cellquota.v1.ReportService.ResolveRequests:input_type -> cellquota.v1.ResolveRequestsRequest
+	17, // 43: cellquota.v1.ReportService.GetSales:input_type -> cellquota.v1.GetSalesRequest
+	20, // 44: cellquota.v1.ReportService.GetUndersell:input_type -> cellquota.v1.GetUndersellRequest
+	25, // 45: cellquota.v1.ReportService.ListAuditEvents:input_type -> cellquota.v1.ListAuditEventsRequest
+	1,  // 46: cellquota.v1.ReportService.GetStatus:output_type -> cellquota.v1.GetStatusResponse
+	8,  // 47: cellquota.v1.ReportService.Verify:output_type -> cellquota.v1.VerifyResponse
+	11, // 48: cellquota.v1.ReportService.Trace:output_type -> cellquota.v1.TraceResponse
+	28, // 49: cellquota.v1.ReportService.GetOrder:output_type -> cellquota.v1.ReportServiceGetOrderResponse
+	16, // 50: cellquota.v1.ReportService.ResolveRequests:output_type -> cellquota.v1.ResolveRequestsResponse
+	19, // 51: cellquota.v1.ReportService.GetSales:output_type -> cellquota.v1.GetSalesResponse
+	23, // 52: cellquota.v1.ReportService.GetUndersell:output_type -> cellquota.v1.GetUndersellResponse
+	26, // 53: cellquota.v1.ReportService.ListAuditEvents:output_type -> cellquota.v1.ListAuditEventsResponse
+	46, // [46:54] is the sub-list for method output_type
+	38, // [38:46] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_report_proto_init() }
@@ -2264,6 +2677,7 @@ func file_cellquota_v1_report_proto_init() {
 	}
 	file_cellquota_v1_cell_admin_proto_init()
 	file_cellquota_v1_common_proto_init()
+	file_cellquota_v1_order_proto_init()
 	file_cellquota_v1_quota_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2271,7 +2685,7 @@ func file_cellquota_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_report_proto_rawDesc), len(file_cellquota_v1_report_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const (
 	ReportService_GetStatus_FullMethodName       = "/cellquota.v1.ReportService/GetStatus"
 	ReportService_Verify_FullMethodName          = "/cellquota.v1.ReportService/Verify"
 	ReportService_Trace_FullMethodName           = "/cellquota.v1.ReportService/Trace"
+	ReportService_GetOrder_FullMethodName        = "/cellquota.v1.ReportService/GetOrder"
 	ReportService_ResolveRequests_FullMethodName = "/cellquota.v1.ReportService/ResolveRequests"
 	ReportService_GetSales_FullMethodName        = "/cellquota.v1.ReportService/GetSales"
 	ReportService_GetUndersell_FullMethodName    = "/cellquota.v1.ReportService/GetUndersell"
@@ -41,6 +42,9 @@ type ReportServiceClient interface {
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error)
 	// Trace tells the story of one id over every store that answers.
 	Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (*TraceResponse, error)
+	// GetOrder answers one order with its payments and refunds, from the shard that its id names.
+	// NOT_FOUND: that shard has no such order; UNAVAILABLE: it does not answer.
+	GetOrder(ctx context.Context, in *ReportServiceGetOrderRequest, opts ...grpc.CallOption) (*ReportServiceGetOrderResponse, error)
 	// ResolveRequests answers what the shards know of up to 1,000 requests; for checking histories.
 	ResolveRequests(ctx context.Context, in *ResolveRequestsRequest, opts ...grpc.CallOption) (*ResolveRequestsResponse, error)
 	// GetSales answers every cell's stock rows, for tables that must sum to the limit.
@@ -83,6 +87,16 @@ func (c *reportServiceClient) Trace(ctx context.Context, in *TraceRequest, opts 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TraceResponse)
 	err := c.cc.Invoke(ctx, ReportService_Trace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reportServiceClient) GetOrder(ctx context.Context, in *ReportServiceGetOrderRequest, opts ...grpc.CallOption) (*ReportServiceGetOrderResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportServiceGetOrderResponse)
+	err := c.cc.Invoke(ctx, ReportService_GetOrder_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +156,9 @@ type ReportServiceServer interface {
 	Verify(context.Context, *VerifyRequest) (*VerifyResponse, error)
 	// Trace tells the story of one id over every store that answers.
 	Trace(context.Context, *TraceRequest) (*TraceResponse, error)
+	// GetOrder answers one order with its payments and refunds, from the shard that its id names.
+	// NOT_FOUND: that shard has no such order; UNAVAILABLE: it does not answer.
+	GetOrder(context.Context, *ReportServiceGetOrderRequest) (*ReportServiceGetOrderResponse, error)
 	// ResolveRequests answers what the shards know of up to 1,000 requests; for checking histories.
 	ResolveRequests(context.Context, *ResolveRequestsRequest) (*ResolveRequestsResponse, error)
 	// GetSales answers every cell's stock rows, for tables that must sum to the limit.
@@ -168,6 +185,9 @@ func (UnimplementedReportServiceServer) Verify(context.Context, *VerifyRequest) 
 }
 func (UnimplementedReportServiceServer) Trace(context.Context, *TraceRequest) (*TraceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Trace not implemented")
+}
+func (UnimplementedReportServiceServer) GetOrder(context.Context, *ReportServiceGetOrderRequest) (*ReportServiceGetOrderResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetOrder not implemented")
 }
 func (UnimplementedReportServiceServer) ResolveRequests(context.Context, *ResolveRequestsRequest) (*ResolveRequestsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveRequests not implemented")
@@ -252,6 +272,24 @@ func _ReportService_Trace_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ReportServiceServer).Trace(ctx, req.(*TraceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ReportService_GetOrder_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportServiceGetOrderRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReportServiceServer).GetOrder(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReportService_GetOrder_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReportServiceServer).GetOrder(ctx, req.(*ReportServiceGetOrderRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -346,6 +384,10 @@ var ReportService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Trace",
 			Handler:    _ReportService_Trace_Handler,
+		},
+		{
+			MethodName: "GetOrder",
+			Handler:    _ReportService_GetOrder_Handler,
 		},
 		{
 			MethodName: "ResolveRequests",

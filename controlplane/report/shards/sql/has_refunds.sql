@@ -1,0 +1,2 @@
+-- A shard one step behind has no refunds.
+SELECT to_regclass('cellquota.v_refunds') IS NOT NULL;
