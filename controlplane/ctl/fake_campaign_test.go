@@ -68,3 +68,23 @@ func (f *fake) PreflightCampaign(_ context.Context, in *pb.PreflightCampaignRequ
 	}
 	return out, nil
 }
+
+func (f *fake) CancelCampaign(_ context.Context, in *pb.CancelCampaignRequest) (*pb.CancelCampaignResponse, error) {
+	f.note(in)
+	if in.GetValidateOnly() {
+		return &pb.CancelCampaignResponse{OperationId: in.GetOperationId(), UnpaidOrders: 3, PaidOrders: 12}, nil
+	}
+	return &pb.CancelCampaignResponse{OperationId: in.GetOperationId(), Operation: f.run(in.GetOperationId(), "cancel-campaign", in.GetCampaignId())}, nil
+}
+
+func (f *fake) GetUndersell(_ context.Context, in *pb.GetUndersellRequest) (*pb.GetUndersellResponse, error) {
+	f.note(in)
+	left, out := pb.UndersellCause_UNDERSELL_CAUSE_LEFT_IN_CELL, pb.UndersellCause_UNDERSELL_CAUSE_UNALLOCATED
+	return &pb.GetUndersellResponse{
+		Skus: []*pb.SkuUndersell{{
+			SkuId: "phone-x", SaleLimit: 100, Confirmed: 60, Causes: []*pb.CauseUnits{{Cause: out, Units: 10}, {Cause: left, Units: 30}},
+			Cells: []*pb.CauseUnits{{Cause: out, Units: 10}, {Cause: left, Units: 20, CellId: "cell-1"}, {Cause: left, Units: 10, CellId: "cell-2"}},
+		}},
+		Unreachable: map[string]string{},
+	}, nil
+}

@@ -129,7 +129,7 @@ func (a *Account) cell(allocation core.Allocation, holding Holding, campaign cor
 	s := holding.Stock
 	outside := units - s.Granted // allocated, and not in the shard
 	frozen := mayNotSell(holding.Cell)
-	sealed := campaign.Spec.Reclaim == core.ReclaimNever && holding.Cell.ProofID != ""
+	sealed := holding.Cell.ProofID != "" && (campaign.Spec.Reclaim == core.ReclaimNever || !holding.Cell.Reclaimed)
 	if outside < 0 || outside > 0 && !open && !frozen && !sealed {
 		return fmt.Errorf("%w: %s, cell %s: the book allocates %d, the shard holds %d", ErrMoving, a.SKU, id, units, s.Granted)
 	}

@@ -59,6 +59,10 @@ func TestEveryUnitHasItsCause(t *testing.T) {
 			},
 			stock: shards.Unsold{Granted: 30, Available: 2, Confirmed: 28}, confirmed: 28, want: sums{undersell.Unallocated: 60, undersell.LeftInCell: 2, undersell.Frozen: 10},
 		},
+		"restored before its fence was booked": {
+			set:   func(_ *core.Book, _ *core.Campaign, h *undersell.Holding) { h.Cell.ProofID = "cell-1/2" },
+			stock: shards.Unsold{Granted: 30, Available: 2, Confirmed: 28}, confirmed: 28, want: sums{undersell.Unallocated: 60, undersell.LeftInCell: 2, undersell.Frozen: 10},
+		},
 		"written off, whatever a copy of the shard says": {
 			set: func(b *core.Book, _ *core.Campaign, _ *undersell.Holding) {
 				b.Allocations[0].WrittenOff = quantity.Must(40)
