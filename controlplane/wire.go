@@ -90,6 +90,7 @@ type parts struct {
 	fencer   reclaim.Files
 	routes   *api.Routes
 	planner  *planner.Planner
+	recovery *recovery.Driver
 	election *election.Election
 	peers    *peers.Peers
 	archive  archive.Archive // nil: none is configured
@@ -234,7 +235,9 @@ func (p *parts) openShard(ctx context.Context, spec core.CellSpec) (recovery.Sha
 func (p *parts) drivers() planner.ByKind {
 	fences := reclaim.New(reclaim.Config{RetryInterval: p.cfg.Fence.RetryInterval, CloseGrace: p.cfg.Restore.CloseGrace}, p.store, p.view, p.fencer, p.clock, p.log)
 	moves := quota.Deps{Store: p.store, View: p.view, Clock: p.clock, Log: p.log}
+	p.recovery = &recovery.Driver{Store: p.store, View: p.view, Open: p.openShard, Clock: p.clock, Log: p.log}
 	return planner.ByKind{
+		core.OperationRecover:  p.recovery,
 		core.OperationFence:    fences,
 		core.OperationReclaim:  fences,
 		core.OperationRestore:  fences,
@@ -292,6 +295,7 @@ func (p *parts) register(server *grpc.Server) error {
 		return err
 	}
 	pb.RegisterCellAdminServiceServer(server, cells)
+	pb.RegisterRecoveryServiceServer(server, &api.Recovery{Orders: &recovery.Orders{Intent: p.intent, Driver: p.recovery}})
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer}})
 	pb.RegisterReportServiceServer(server, reports)
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle, Preflight: preflight.Preflight{

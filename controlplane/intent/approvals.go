@@ -10,6 +10,9 @@ import (
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
+// Ask is ask for operations that other rooms begin.
+func (s *Service) Ask(tx *store.Tx, op core.Operation) (core.Operation, error) { return s.ask(tx, op) }
+
 // ask puts the approval of an operation that is about to be put, and gives the
 // operation as it has to be put: it waits for a second person's word. The planner
 // hands it to no driver before.

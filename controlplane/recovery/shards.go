@@ -22,7 +22,6 @@ type Shard interface {
 	RaiseTerm(ctx context.Context, term fencing.Term) error
 	Facts(ctx context.Context) (fencer.Facts, error)
 	Adjustments(ctx context.Context, sku fencing.SKU, after string, limit int) ([]fencing.Applied, error)
-	Fence(ctx context.Context, cell string, version fencing.Version, reason string) (fencing.Proof, error)
 	Close(ctx context.Context) error
 }
 
