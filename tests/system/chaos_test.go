@@ -92,3 +92,9 @@ func number(t *testing.T, name string, def int) int {
 	}
 	return n
 }
+
+// A minute of kill -9, SIGSTOP and moved leaders of three replicas over three members
+// of etcd, under mutations. CHAOS_SEED repeats a run.
+func TestChaosControlPlane(t *testing.T) {
+	controlPlaneChaos(t, time.Minute, uint64(number(t, "CHAOS_SEED", int(time.Now().UnixNano()%1e9))))
+}
