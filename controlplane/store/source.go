@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/cellquota/cellquota/controlplane/core"
 )
@@ -21,6 +23,7 @@ const pageSize = 500
 // List reads every mirrored key at one revision, page by page, and gives that
 // revision. The entries of a page are handed to add as they come.
 func (s *Store) List(ctx context.Context, add func([]Entry) error) (int64, error) {
+	s.choose(ctx)
 	revision := int64(0)
 	var remembered []Entry
 	keep := func(page []Entry) error {
@@ -90,20 +93,30 @@ type Batch struct {
 // Watch delivers every change of ours from a revision on, in order, until ctx
 // ends or the watch fails; then it gives the reason, never nil. With no change
 // for some time it asks etcd how far it is, so that Revision goes on. A member
-// without a leader ends the watch instead of keeping it silent.
+// without a leader ends the watch instead of keeping it silent, and so does one that
+// answers nothing.
 func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	// A stream of its own: the client would put this watch on the stream of one before,
+	// which may still wait for the member that said nothing.
+	ctx = metadata.AppendToOutgoingContext(ctx, "cellquota-watch", strconv.FormatInt(s.watches.Add(1), 10))
 	watch := s.client.Watch(clientv3.WithRequireLeader(ctx), s.keys.prefix+"/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithProgressNotify())
 	quiet := s.clock.NewTicker(progressEvery)
 	defer quiet.Stop()
-	quietFor, lost := 0, s.past.loss()
+	quietFor, unheard, looks, lost := 0, 0, 0, s.past.loss()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-quiet.C():
-			if quietFor++; quietFor%headEvery == 0 {
+			if unheard++; unheard > silentAfter {
+				return fmt.Errorf("watch: no answer to %d questions how far it is", silentAfter)
+			}
+			if looks++; looks%lookEvery == 0 && s.leftOut() {
+				s.choose(ctx)
+			}
+			if quietFor++; quietFor%headEvery == 0 && unheard == 1 { // the watch answers
 				_, _ = s.Head(ctx) // only to judge its revision
 			}
 			if why := s.past.loss(); why != lost {
@@ -116,6 +129,7 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 			if err := watchError(resp, open); err != nil {
 				return err
 			}
+			unheard = 0
 			batch := Batch{Revision: resp.Header.Revision}
 			for _, ev := range resp.Events {
 				batch.Entries = append(batch.Entries, s.changed(ev))
@@ -134,6 +148,13 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 
 // progressEvery is how often a quiet watch is asked how far it is.
 const progressEvery = 500 * time.Millisecond
+
+// silentAfter is how many of those questions may stay unanswered: a member that is
+// frozen or cut off keeps the watch and says nothing, for ever (K40).
+const silentAfter = 5
+
+// lookEvery is after how many ticks members that are left out are looked for again.
+const lookEvery = 40
 
 // headEvery is after how many quiet ticks etcd's revision is read linearizably: a
 // watch from a revision that an etcd restored from a backup has not reached is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,8 @@ type Deps struct {
 // Store is the control plane's etcd. Safe for concurrent use. Close it when done.
 type Store struct {
 	client  *clientv3.Client
+	members []string // as configured; the client uses those that answer
+	watches atomic.Int64
 	kv      clientv3.KV
 	keys    keys
 	timeout time.Duration
@@ -53,7 +56,7 @@ func Open(cfg Config, deps Deps) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("etcd.endpoints: %w", err)
 	}
-	s := &Store{client: client, kv: client.KV, keys: keys{cfg.Prefix}, past: newPast(keys{cfg.Prefix}), timeout: cfg.Timeout, clock: deps.Clock, log: deps.Log}
+	s := &Store{client: client, members: cfg.Endpoints, kv: client.KV, keys: keys{cfg.Prefix}, past: newPast(keys{cfg.Prefix}), timeout: cfg.Timeout, clock: deps.Clock, log: deps.Log}
 	if s.timeout == 0 {
 		s.timeout = 3 * time.Second
 	}
