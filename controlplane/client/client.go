@@ -36,6 +36,7 @@ type Client struct {
 
 	Cells      pb.CellAdminServiceClient
 	Fences     pb.FenceServiceClient
+	Recovery   pb.RecoveryServiceClient
 	Campaigns  pb.CampaignServiceClient
 	Quota      pb.QuotaServiceClient
 	Routing    pb.RoutingServiceClient
@@ -67,7 +68,7 @@ func Dial(o Options) (*Client, error) {
 		return nil, err
 	}
 	return &Client{
-		conn: conn, Cells: pb.NewCellAdminServiceClient(conn), Fences: pb.NewFenceServiceClient(conn),
+		conn: conn, Cells: pb.NewCellAdminServiceClient(conn), Fences: pb.NewFenceServiceClient(conn), Recovery: pb.NewRecoveryServiceClient(conn),
 		Campaigns: pb.NewCampaignServiceClient(conn), Quota: pb.NewQuotaServiceClient(conn), Routing: pb.NewRoutingServiceClient(conn),
 		Reports: pb.NewReportServiceClient(conn), Operations: pb.NewOperationServiceClient(conn), Access: pb.NewAccessServiceClient(conn),
 		Orders: pb.NewOrderServiceClient(conn), CellLink: pb.NewCellLinkServiceClient(conn),
