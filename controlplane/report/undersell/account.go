@@ -130,7 +130,8 @@ func (a *Account) cell(allocation core.Allocation, holding Holding, campaign cor
 	outside := units - s.Granted // allocated, and not in the shard
 	frozen := mayNotSell(holding.Cell)
 	sealed := holding.Cell.ProofID != "" && (campaign.Spec.Reclaim == core.ReclaimNever || !holding.Cell.Reclaimed)
-	if outside < 0 || outside > 0 && !open && !frozen && !sealed {
+	cut := holding.Cell.State == core.CellFencing || holding.Cell.State == core.CellRegressed // its book follows later
+	if outside < 0 || outside > 0 && !open && !sealed && !cut {
 		return fmt.Errorf("%w: %s, cell %s: the book allocates %d, the shard holds %d", ErrMoving, a.SKU, id, units, s.Granted)
 	}
 	a.Confirmed += s.Confirmed

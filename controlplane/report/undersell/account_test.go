@@ -50,7 +50,9 @@ func TestEveryUnitHasItsCause(t *testing.T) {
 			want: sums{undersell.Unallocated: 60, undersell.Frozen: 40},
 		},
 		"fenced": {
-			set:   func(_ *core.Book, _ *core.Campaign, h *undersell.Holding) { h.Cell.State = core.CellFenced },
+			set: func(_ *core.Book, _ *core.Campaign, h *undersell.Holding) {
+				h.Cell.State, h.Cell.ProofID = core.CellFenced, "cell-1/2"
+			},
 			stock: shards.Unsold{Granted: 30, Reserved: 5, Confirmed: 25}, confirmed: 25, want: sums{undersell.Unallocated: 60, undersell.Frozen: 15},
 		},
 		"sealed for good by reclaim: NEVER": {
@@ -73,8 +75,14 @@ func TestEveryUnitHasItsCause(t *testing.T) {
 			stock: shards.Unsold{Granted: 30, Available: 30}, open: true, want: sums{undersell.Unallocated: 60, undersell.LeftInCell: 40},
 		},
 		"fewer in the shard than allocated, and nothing on its way": {stock: shards.Unsold{Granted: 30, Available: 30}, err: undersell.ErrMoving},
-		"more in the shard than allocated":                          {stock: shards.Unsold{Granted: 41, Available: 41}, open: true, err: undersell.ErrMoving},
-		"a row that does not add up":                                {stock: shards.Unsold{Granted: 40, Available: 10, Reserved: -70, Confirmed: 100}, err: undersell.ErrMoving},
+		"reclaimed, and the book did not follow": {
+			set: func(_ *core.Book, _ *core.Campaign, h *undersell.Holding) {
+				h.Cell.State, h.Cell.ProofID, h.Cell.Reclaimed = core.CellFenced, "cell-1/2", true
+			},
+			stock: shards.Unsold{Granted: 30, Reserved: 5, Confirmed: 25}, err: undersell.ErrMoving,
+		},
+		"more in the shard than allocated": {stock: shards.Unsold{Granted: 41, Available: 41}, open: true, err: undersell.ErrMoving},
+		"a row that does not add up":       {stock: shards.Unsold{Granted: 40, Available: 10, Reserved: -70, Confirmed: 100}, err: undersell.ErrMoving},
 	} {
 		t.Run(name, func(t *testing.T) {
 			book, campaign, holding := one()
