@@ -169,19 +169,20 @@ func (w *world) grant(id string, cell ids.CellID, units int64) error {
 // lead takes the lead under a new term, the leader before having died.
 func (w *world) lead() core.Leader {
 	w.t.Helper()
-	ctx := testkit.Deadline(w.t)
 	client := w.etcd.Client(w.t)
-	if _, err := client.Delete(ctx, "/cellquota/leader"); err != nil {
-		w.t.Fatal(err)
-	}
-	lease, err := w.store.GrantLease(ctx, time.Minute)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	leader, err := w.store.TakeLead(ctx, lease, "here", ids.NewOperationID())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	var leader core.Leader
+	testkit.Eventually(w.t, wait, func() error { // an etcd that was just started may not answer the first calls
+		ctx := testkit.Deadline(w.t)
+		if _, err := client.Delete(ctx, "/cellquota/leader"); err != nil {
+			return err
+		}
+		lease, err := w.store.GrantLease(ctx, time.Minute)
+		if err != nil {
+			return err
+		}
+		leader, err = w.store.TakeLead(ctx, lease, "here", ids.NewOperationID())
+		return err
+	})
 	return leader
 }
 
