@@ -34,6 +34,10 @@ func (o *Orders) Recover(ctx context.Context, who intent.Caller, in Order) (core
 	}
 	parameters := core.Digest(parts...)
 	var out core.Operation
+	s, err := o.Driver.head(ctx) // an operation that has ended is not open here any more
+	if err != nil {
+		return core.Operation{}, err
+	}
 	revision, err := o.Driver.Store.Update(ctx, "recover the store", func(tx *store.Tx) error {
 		op, begun, err := tx.Operation(in.OperationID)
 		if err != nil {
@@ -48,7 +52,7 @@ func (o *Orders) Recover(ctx context.Context, who intent.Caller, in Order) (core
 		} else if !stands {
 			return fmt.Errorf("%w: etcd is not RESTORED; there is nothing to recover", core.ErrOperationState)
 		}
-		for _, open := range o.Driver.View.Snapshot().OpenOperations() {
+		for _, open := range s.OpenOperations() {
 			if open.Kind == core.OperationRecover {
 				return open.Refuses("another recovery is open; abort it first")
 			}
