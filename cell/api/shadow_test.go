@@ -31,7 +31,9 @@ type shadowed struct {
 func (s *shadowed) Facts(context.Context, admission.Scope, ids.SKUID) (admission.Facts, error) {
 	return s.facts, s.err
 }
+
 func (s *shadowed) Loaded(context.Context) (string, bool, error) { return "lib_v1", s.loaded, s.err }
+
 func (s *shadowed) RulesVersion(context.Context, ids.CampaignID) (int64, error) {
 	return s.version, s.err
 }

@@ -154,7 +154,7 @@ func (d Directory) folder(dir string) error {
 }
 
 func syncFolder(dir string) error {
-	folder, err := os.Open(dir) //nolint:gosec // below Dir, by a checked name
+	folder, err := os.Open(dir)
 	if err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ func TestAReplicaThatNeverAnswersIsPassedOver(t *testing.T) {
 // What a replica cannot do for want of etcd another one may be able to.
 func TestAReplicaWithoutEtcdIsLeft(t *testing.T) {
 	list, c := replicas(t)
-	none := error(rpcstatus.ErrUnavailable)
+	none := rpcstatus.ErrUnavailable
 	list[0].fail.Store(&none)
 	if got, err := status(t, c); err != nil || got != "1" {
 		t.Errorf("%q, %v", got, err)

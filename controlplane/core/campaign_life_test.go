@@ -150,10 +150,10 @@ func TestAmend(t *testing.T) {
 			t.Errorf("%s of a draft: %v, %v", row.path, changed, err)
 		}
 	}
-	gone, v := demoSpec(), []rpcstatus.Violation{}
+	gone := demoSpec()
 	gone.SKUs[0].ID, gone.Scope = "limits", core.ScopeCampaign
 	_, _, err := demoCampaign(core.CampaignPublished).Amend(gone, now)
-	if v = rpcstatus.Violations(err); len(v) != 3 || v[1].Field != "skus[0]" || v[2].Field != "skus.phone-x" {
+	if v := rpcstatus.Violations(err); len(v) != 3 || v[1].Field != "skus[0]" || v[2].Field != "skus.phone-x" {
 		t.Errorf("every difference at once: %v", v)
 	}
 }

@@ -13,4 +13,4 @@ func (storeFull) Error() string {
 }
 
 // Is makes it a kind of ErrStoreUnavailable.
-func (storeFull) Is(target error) bool { return target == ErrStoreUnavailable } //nolint:errorlint // the identity of a sentinel
+func (storeFull) Is(target error) bool { return target == ErrStoreUnavailable }

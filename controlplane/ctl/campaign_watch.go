@@ -26,8 +26,8 @@ func (c *cli) campaignWatch() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, last := cmd.Context(), ""
 			for {
-				settled, err := false, error(nil)
-				err = c.speak(ctx, target.Viewer, func(ctx context.Context, cp *client.Client) error {
+				settled := false
+				err := c.speak(ctx, target.Viewer, func(ctx context.Context, cp *client.Client) error {
 					seen, err := c.see(ctx, cp, args[0])
 					if err != nil {
 						return err

@@ -90,8 +90,10 @@ func recoveryView(out *pb.RecoverStoreResponse) render.View {
 	}
 	cells := render.Table{Title: "CELLS", Columns: render.Columns("CELL", "#STORED FENCE", "#FENCE", "STATE", "#TERM", "BLOCKED BY")}
 	for _, r := range out.GetCells() {
-		cells.Rows = append(cells.Rows, []string{r.GetCellId(), number(r.GetStoredVersion()), number(r.GetFenceVersion()),
-			strings.TrimPrefix(r.GetFenceState().String(), "FENCE_STATE_"), number(r.GetTerm().GetCount()), r.GetBlockedBy()})
+		cells.Rows = append(cells.Rows, []string{
+			r.GetCellId(), number(r.GetStoredVersion()), number(r.GetFenceVersion()),
+			strings.TrimPrefix(r.GetFenceState().String(), "FENCE_STATE_"), number(r.GetTerm().GetCount()), r.GetBlockedBy(),
+		})
 	}
 	return render.View{Message: out, Tables: []render.Table{books, held, cells}}
 }

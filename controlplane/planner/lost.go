@@ -36,7 +36,7 @@ func (p *Planner) intact(ctx context.Context, leader core.Leader, s view.Snapsho
 	loss.FoundBy = leader.Address
 	if err := p.store.MarkRestored(ctx, loss); err != nil {
 		p.note(ctx, err, "etcd lost its past, and that was not written down")
-		return nil //nolint:nilerr // tried again; nothing is granted meanwhile
+		return nil // tried again; nothing is granted meanwhile
 	}
 	return loss.Refuses()
 }

@@ -108,7 +108,7 @@ func (p *pulse) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.Cl
 		leave()
 		return nil, silence(watched, err)
 	}
-	context.AfterFunc(s.Context(), leave)
+	context.AfterFunc(s.Context(), leave) //nolint:contextcheck // the stream's own, which ends with it
 	return pulsed{s, watched}, nil
 }
 

@@ -124,7 +124,7 @@ func (a *Account) cell(allocation core.Allocation, holding Holding, campaign cor
 	}
 	if holding.Err != nil {
 		a.add(Frozen, id, units)
-		return nil
+		return nil //nolint:nilerr // the account says FROZEN, and names the cell
 	}
 	s := holding.Stock
 	outside := units - s.Granted // allocated, and not in the shard

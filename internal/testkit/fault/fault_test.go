@@ -144,8 +144,11 @@ func TestADelayIsWaitedForAndNothingIsLost(t *testing.T) {
 	p.Delay(0)
 	testkit.Eventually(t, ample, func() error {
 		from := time.Now()
-		if _, err := c.ask(ample, "quick"); err != nil || time.Since(from) > soon {
-			return fmt.Errorf("took %s, %v", time.Since(from), err)
+		if _, err := c.ask(ample, "quick"); err != nil {
+			return err
+		}
+		if took := time.Since(from); took > soon {
+			return fmt.Errorf("took %s", took)
 		}
 		return nil
 	})

@@ -64,7 +64,7 @@ func (c Config) formatted() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // read only
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if id, found := strings.CutPrefix(lines.Text(), "cluster.id="); found {
 			return strings.TrimSpace(id), nil
