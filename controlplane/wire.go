@@ -237,14 +237,15 @@ func (p *parts) drivers() planner.ByKind {
 	moves := quota.Deps{Store: p.store, View: p.view, Clock: p.clock, Log: p.log}
 	p.recovery = &recovery.Driver{Store: p.store, View: p.view, Open: p.openShard, Clock: p.clock, Log: p.log}
 	return planner.ByKind{
-		core.OperationRecover:  p.recovery,
-		core.OperationFence:    fences,
-		core.OperationReclaim:  fences,
-		core.OperationRestore:  fences,
-		core.OperationCancel:   p.settle,
-		core.OperationDelete:   deletion.Driver{Store: p.store, View: p.view},
-		core.OperationTransfer: quota.Transfers{Deps: moves},
-		core.OperationSetLimit: quota.NewLimits(moves, shardStocks{p.shards}, 0),
+		core.OperationRecover:   p.recovery,
+		core.OperationFence:     fences,
+		core.OperationReclaim:   fences,
+		core.OperationRestore:   fences,
+		core.OperationCancel:    p.settle,
+		core.OperationDelete:    deletion.Driver{Store: p.store, View: p.view},
+		core.OperationTransfer:  quota.Transfers{Deps: moves},
+		core.OperationRebalance: quota.Rebalances{Deps: moves},
+		core.OperationSetLimit:  quota.NewLimits(moves, shardStocks{p.shards}, 0),
 	}
 }
 

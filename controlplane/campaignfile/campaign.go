@@ -42,11 +42,6 @@ func ParseCampaign(text string, checks ...Check) (spec core.CampaignSpec, warnin
 	for _, check := range checks {
 		f.add(check(spec))
 	}
-	for i, sku := range spec.SKUs {
-		if sku.Rebalance == core.AutoAuto {
-			f.warnings = append(f.warnings, fmt.Sprintf("skus[%d].rebalance: AUTO waits for a later release", i))
-		}
-	}
 	if faults = f.sorted(); len(faults) > 0 {
 		return core.CampaignSpec{}, f.warnings, faults
 	}

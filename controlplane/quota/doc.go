@@ -9,7 +9,8 @@
 //	transfer-units   Transfers   giver's return → book → taker's grant
 //	set-sale-limit   Limits      reserve at once → returns, by what cells have
 //	                             available → target, or the floor with its name
-//	rebalance        Rebalances  a plan of returns and grants, move by move
+//	rebalance        Rebalances  a plan of returns and grants, in rounds:
+//	                             one transaction per SKU and tick
 //
 // # Promise
 //

@@ -10,7 +10,7 @@ import (
 
 // Ids of the records and adjustments that an operation makes. A transfer's keep the
 // caller's prefix, so that `quota history` shows them side by side. Those of a
-// lowering are digests behind a prefix that no caller may bring: however long the
+// lowering or of a rebalance are digests behind a prefix that no caller may bring: however long the
 // names, they are within what shards take.
 
 // ReturnID names the return of a transfer, in journal and shard.
@@ -27,6 +27,20 @@ func limitID(operation, what string, bookVersion int64) string {
 // limitReturnID names one cell's return inside such a record.
 func limitReturnID(record string, cell ids.CellID) string {
 	return "limit." + core.Digest(record, string(cell))
+}
+
+// roundID names the record of a SKU's n-th round of a rebalance.
+func roundID(operation string, sku ids.SKUID, n int) string {
+	return "rebalance." + core.Digest(operation, "round", string(sku), strconv.Itoa(n))
+}
+
+// moveReturnID and moveGrantID name the adjustments of the move at a place of a plan.
+func moveReturnID(operation string, at int) string {
+	return "rebalance." + core.Digest(operation, "return", strconv.Itoa(at))
+}
+
+func moveGrantID(operation string, at int) string {
+	return "rebalance." + core.Digest(operation, "grant", strconv.Itoa(at))
 }
 
 // keyOf gives the book that an operation of this room is about.

@@ -238,6 +238,8 @@ func (r *rig) step() error {
 		switch op.Kind {
 		case core.OperationTransfer:
 			errs = append(errs, quota.Transfers{Deps: r.deps()}.Step(testkit.Deadline(r.t), r.leader, op))
+		case core.OperationRebalance:
+			errs = append(errs, quota.Rebalances{Deps: r.deps()}.Step(testkit.Deadline(r.t), r.leader, op))
 		case core.OperationSetLimit:
 			errs = append(errs, quota.NewLimits(r.deps(), r.shards, time.Nanosecond).Step(testkit.Deadline(r.t), r.leader, op))
 		}
