@@ -169,6 +169,7 @@ func (m *mirrors) relayPlaces() []relay.Place {
 // gatePlaces are the SKUs for the gate's driver, with the rules of their gates.
 func (m *mirrors) gatePlaces() []keeper.Place {
 	var out []keeper.Place
+	why, paused := m.rules.Current().Paused()
 	for _, c := range m.mirrored() {
 		wait := maxWait(c)
 		rules := gate.Rules{
@@ -176,7 +177,7 @@ func (m *mirrors) gatePlaces() []keeper.Place {
 			MaxFailure: maxFailure, PaymentWindow: c.Spec.GetReservationTtl().AsDuration(),
 		}
 		for _, sku := range c.SKUs() {
-			out = append(out, keeper.Place{Scope: scopeOf(c, sku.ID), SKU: sku.ID, Rules: rules, Final: sku.Final, Paused: sku.Paused || !c.Sells()})
+			out = append(out, keeper.Place{Scope: scopeOf(c, sku.ID), SKU: sku.ID, Rules: rules, Final: sku.Final, Paused: paused || sku.Paused || !c.Sells(), Why: why})
 		}
 	}
 	return out

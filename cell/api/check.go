@@ -107,13 +107,14 @@ func plain(field, text string, most int) error {
 
 // standsAgainst is what the rules have against a first attempt; 0: nothing. A repeat is answered
 // before it.
-func standsAgainst(c *campaigns.Campaign, sku campaigns.SKU) pb.AdmitOutcome {
+func standsAgainst(rules *campaigns.Snapshot, c *campaigns.Campaign, sku campaigns.SKU) pb.AdmitOutcome {
+	_, paused := rules.Paused()
 	switch {
 	case sku.Final:
 		return pb.AdmitOutcome_ADMIT_OUTCOME_FINAL_SOLD_OUT
 	case c.State == pb.CampaignState_CAMPAIGN_STATE_CLOSED, c.State == pb.CampaignState_CAMPAIGN_STATE_SETTLED:
 		return pb.AdmitOutcome_ADMIT_OUTCOME_ENDED
-	case !c.Sells(), sku.Paused:
+	case !c.Sells(), sku.Paused, paused:
 		return pb.AdmitOutcome_ADMIT_OUTCOME_PAUSED
 	default:
 		return pb.AdmitOutcome_ADMIT_OUTCOME_UNSPECIFIED

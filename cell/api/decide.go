@@ -36,7 +36,7 @@ func (b *batch) decide(ctx context.Context, asks []*pb.Ask, gone <-chan struct{}
 			b.answer(&pb.Answer{CorrelationId: ask.GetCorrelationId(), Outcome: no.outcome, Detail: no.detail})
 			continue
 		}
-		switch outcome := standsAgainst(c.campaign, c.sku); {
+		switch outcome := standsAgainst(rules, c.campaign, c.sku); {
 		case ask.GetPrecheck() != nil:
 			prechecks = append(prechecks, c)
 		case outcome != pb.AdmitOutcome_ADMIT_OUTCOME_UNSPECIFIED:

@@ -38,6 +38,8 @@ func (s *shadowed) RulesVersion(context.Context, ids.CampaignID) (int64, error) 
 	return s.version, s.err
 }
 func (s *shadowed) Inputs(ids.CampaignID, ids.SKUID) (string, float64, bool) { return "", 0, false }
+func (s *shadowed) Switch(context.Context) (shard.Switch, error)             { return shard.Switch{}, nil }
+
 func (s *shadowed) Campaigns(context.Context) ([]shard.CampaignRow, error) {
 	return []shard.CampaignRow{{ID: "c", Version: 3, Rules: &pb.CampaignRules{
 		State: pb.CampaignState_CAMPAIGN_STATE_PUBLISHED, Version: 3,

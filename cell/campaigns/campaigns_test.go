@@ -16,9 +16,12 @@ import (
 )
 
 type source struct {
-	rows []shard.CampaignRow
-	err  error
+	rows   []shard.CampaignRow
+	paused shard.Switch
+	err    error
 }
+
+func (s *source) Switch(context.Context) (shard.Switch, error) { return s.paused, s.err }
 
 func (s *source) Campaigns(context.Context) ([]shard.CampaignRow, error) { return s.rows, s.err }
 

@@ -15,6 +15,7 @@ import (
 // Source is the shard, as far as rules go. *shard.Store is one.
 type Source interface {
 	Campaigns(ctx context.Context) ([]shard.CampaignRow, error)
+	Switch(ctx context.Context) (shard.Switch, error)
 }
 
 // Reader keeps the snapshot fresh.
@@ -94,7 +95,14 @@ func (r *Reader) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, changed := newSnapshot(rows, r.current.Load())
+	paused, err := r.source.Switch(ctx)
+	if err != nil {
+		return err
+	}
+	last := r.current.Load()
+	next, changed := newSnapshot(rows, last)
+	next.cell = paused
+	changed = changed || paused != last.cell
 	now := r.clock.Now()
 	r.current.Store(next)
 	r.read.Store(&now)

@@ -57,7 +57,11 @@ type Snapshot struct {
 	campaigns map[ids.CampaignID]*Campaign
 	order     []ids.CampaignID
 	faults    []string
+	cell      shard.Switch
 }
+
+// Paused tells whether an operator paused this cell as a whole, and why.
+func (s *Snapshot) Paused() (why string, paused bool) { return s.cell.Reason, s.cell.Paused }
 
 // Campaign gives one campaign and whether the cell has its rules.
 func (s *Snapshot) Campaign(id ids.CampaignID) (*Campaign, bool) {

@@ -128,6 +128,12 @@ func (s *session) carryOut(ctx context.Context, d *pb.Directive) (*pb.DirectiveR
 		return done, err
 	case *pb.Directive_Adjustment:
 		return s.adjust(ctx, d, k.Adjustment)
+	case *pb.Directive_CellSwitch:
+		err := s.Shard.SetSwitch(ctx, term.GetCount(), term.GetId(), k.CellSwitch)
+		if err == nil {
+			s.Rules.Nudge()
+		}
+		return done, err
 	case *pb.Directive_BookNotice:
 		campaign, sku, err := parseStock(k.BookNotice.GetCampaignId(), k.BookNotice.GetSkuId())
 		if err != nil {

@@ -32,6 +32,7 @@ type Shard interface {
 	RaiseTerm(ctx context.Context, count int64, id string) error
 	Stocks(ctx context.Context) ([]shard.StockFacts, error)
 	InstallRules(ctx context.Context, termCount int64, termID string, rules *pb.CampaignRules) (shard.RulesOutcome, error)
+	SetSwitch(ctx context.Context, termCount int64, termID string, in *pb.CellSwitch) error
 	ApplyAdjustment(ctx context.Context, a shard.Adjustment) (shard.AdjustmentResult, error)
 	RecordBookChange(ctx context.Context, termCount int64, termID string, campaign ids.CampaignID, sku ids.SKUID, record string) error
 }

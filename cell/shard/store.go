@@ -31,6 +31,8 @@ type Store struct {
 	// what is to be refunded with the payment alone; the refund loop of a later one takes it up.
 	keepsRefunds bool
 
+	switchKnown atomic.Bool // the schema has the cell's switch (step 2)
+
 	writer atomic.Pointer[Writer]
 	specs  specCache
 

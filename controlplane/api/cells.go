@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -44,6 +45,8 @@ type Cells struct {
 	Shards   Shards
 	// Peers are the other replicas; nil: this one is alone and knows everything.
 	Peers Peers
+	// StaleAfter is the age from which a report is stale; 0: 5 s.
+	StaleAfter time.Duration
 	// Dial reaches a process of a cell.
 	Dial func(addr string) (*grpc.ClientConn, error)
 }
@@ -152,6 +155,8 @@ func (h *Cells) gate(ctx context.Context, addr string) (*pb.GetGateResponse, err
 	return pb.NewCellFactsServiceClient(conn).GetGate(ctx, &pb.GetGateRequest{})
 }
 
+const defaultStale = 5 * time.Second
+
 // askTime bounds what one cell or shard may take of a call.
 const askTime = 2 * time.Second
 
@@ -160,7 +165,7 @@ const askTime = 2 * time.Second
 func (h *Cells) render(ctx context.Context, s view.Snapshot, c core.Cell, ask bool) *pb.Cell {
 	out := &pb.Cell{
 		Spec: convert.CellSpec(c.Spec), State: pb.CellState(s.CellState(c)), Version: c.Version, FenceVersion: c.FenceVersion,
-		LastReportAgeMs: -1,
+		LastReportAgeMs: -1, Paused: c.Paused, PauseReason: c.PauseReason, OperationId: c.OperationID, InstanceGroup: c.InstanceGroup,
 	}
 	_, out.LivenessUnknown = h.leads(s)
 	for _, in := range s.Instances(c.Spec.ID) {
@@ -177,13 +182,24 @@ func (h *Cells) render(ctx context.Context, s view.Snapshot, c core.Cell, ask bo
 			out.AllocatedUnits += a.Granted.Int64()
 		}
 	}
-	if age, atRisk, ok := h.Liveness.Reported(c.Spec.ID, counted(c)); ok {
+	if frozen(c) {
+		out.FrozenUnits = out.AllocatedUnits
+	}
+	age, atRisk, ok := h.Liveness.Reported(c.Spec.ID, counted(c))
+	if ok {
 		out.LastReportAgeMs, out.UnitsAtRisk = age.Milliseconds(), min(atRisk, out.AllocatedUnits)
 	}
+	out.ReportStale = out.LivenessUnknown == "" && (ok && age > cmp.Or(h.StaleAfter, defaultStale) || !ok && len(out.Instances) > 0 && out.AllocatedUnits > 0)
 	if ask {
 		out.ShardReachable, out.ShardDetail = h.ask(ctx, c.Spec)
 	}
 	return out
+}
+
+// frozen tells whether what the cell was granted can be sold by nobody now: it is
+// being fenced, or is fenced and its proof is not booked.
+func frozen(c core.Cell) bool {
+	return c.State == core.CellFencing || c.State == core.CellFenced && !c.Reclaimed
 }
 
 // counted is the lowest fence version whose reports tell of units at risk. What a

@@ -94,6 +94,12 @@ func (s *shards) Install(_ context.Context, spec core.CellSpec) (int64, error) {
 	return s.version, nil
 }
 
+func (s *shards) Held(_ context.Context, _ core.CellSpec) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version, s.err
+}
+
 func (s *shards) Reachable(_ context.Context, spec core.CellSpec) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

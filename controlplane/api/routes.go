@@ -66,7 +66,7 @@ func campaignRoute(c core.Campaign, route core.Route) *pb.CampaignRoute {
 
 // cellRoute lists the processes of the cell's own group that admit.
 func cellRoute(s view.Snapshot, c core.Cell) *pb.CellRoute {
-	out := &pb.CellRoute{CellId: string(c.Spec.ID), Region: c.Spec.Region, State: pb.CellState(s.CellState(c))}
+	out := &pb.CellRoute{CellId: string(c.Spec.ID), Region: c.Spec.Region, State: pb.CellState(s.CellState(c)), Paused: c.Paused}
 	for _, in := range s.Instances(c.Spec.ID) {
 		if in.Group == c.InstanceGroup && slices.Contains(in.Roles, admissionRole) {
 			out.Addresses = append(out.Addresses, in.Address)

@@ -27,6 +27,7 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrVersion, Code: codes.Aborted, Reason: "VERSION_CONFLICT"},
 		{Err: core.ErrRace, Code: codes.Aborted, Reason: "LOST_RACE"},
 		{Err: core.ErrCellState, Code: codes.FailedPrecondition, Reason: "CELL_STATE"},
+		{Err: core.ErrCellFixed, Code: codes.FailedPrecondition, Reason: "CELL_FIXED"},
 		{Err: core.ErrNotReclaimed, Code: codes.FailedPrecondition, Reason: "NOT_RECLAIMED"},
 		{Err: core.ErrCampaignState, Code: codes.FailedPrecondition, Reason: "CAMPAIGN_STATE"},
 		{Err: core.ErrFrozen, Code: codes.FailedPrecondition, Reason: "CAMPAIGN_FROZEN"},

@@ -29,6 +29,13 @@ type Cell struct {
 	InstanceGroup string
 	// Reclaimed: what the last proof names is booked. Meaningless without a proof.
 	Reclaimed bool
+	// Paused by an operator: its processes admit nobody; payments and closings go on.
+	Paused bool
+	// PauseReason is why, at most 1 KiB; empty unless paused.
+	PauseReason string
+	// LastOperation and LastParameters are of the last pause, resume or update, so
+	// that a repeat is known (Repeats).
+	LastOperation, LastParameters string
 	// ModRevision is etcd's; 0: not stored.
 	ModRevision int64
 }

@@ -40,6 +40,8 @@ var (
 
 	// ErrCellState: the cell's state refuses the step. P until the state changes.
 	ErrCellState = errors.New("the cell's state refuses this")
+	// ErrCellFixed: a cell keeps its id, group, topic and partitions. P.
+	ErrCellFixed = errors.New("a cell keeps what it is known by")
 	// ErrNotReclaimed: a fence of the cell is not booked yet; grants wait for reclaim.
 	ErrNotReclaimed = errors.New("the cell's last fence is not reclaimed")
 	// ErrCampaignState: the campaign's state refuses the step. P until it changes.

@@ -3,6 +3,7 @@ package ctl
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 
 func (c *cli) cellCommand() *cobra.Command {
 	return group("cell", "Provision, watch, fence and restore cells", "  cellctl cell list\n  cellctl cell get cell-1",
-		c.cellProvision(), c.cellList(), c.cellGet(), c.cellGate(), c.cellFence(), c.cellReclaim(), c.cellRestore())
+		c.cellProvision(), c.cellUpdate(), c.cellList(), c.cellGet(), c.cellGate(), c.cellPause(), c.cellResume(), c.cellFence(), c.cellReclaim(), c.cellRestore())
 }
 
 func (c *cli) cellProvision() *cobra.Command {
@@ -29,13 +30,9 @@ func (c *cli) cellProvision() *cobra.Command {
 		Example: "  cellctl cell provision -f cell-1.yaml\n" +
 			"  cellctl cell provision -f cell-1.yaml --dry-run",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := c.readFile(file)
+			spec, err := c.cellFile(file)
 			if err != nil {
 				return err
-			}
-			spec, faults := campaignfile.CellProto(text)
-			if len(faults) > 0 {
-				return faulty(file+": not a valid cell", violations(faults))
 			}
 			if err := m.begin(c); err != nil {
 				return err
@@ -49,8 +46,7 @@ func (c *cli) cellProvision() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "cell.yaml; - is standard input")
-	required(cmd, "file")
+	cellFileFlag(cmd, &file)
 	m.flags(cmd)
 	return cmd
 }
@@ -163,14 +159,68 @@ func known(cell *pb.Cell, figure string) string {
 	return figure
 }
 
+// cellTable is one line for each cell. The first column is its name; what matters at three in the morning
+// is never in a wide column alone.
 func cellTable(cells []*pb.Cell) render.Table {
-	t := render.Table{Columns: render.Columns("CELL", "REGION", "STATE", "#FENCE", "#PROCESSES", "#ALLOCATED", "#AT RISK", "#REPORTED", "SHARD", "+GROUP", "+#WEIGHT", "+#VERSION", "+SHARD DETAIL")}
+	t := render.Table{Columns: render.Columns("CELL", "REGION", "STATE", "#FENCE", "#PROCESSES", "#LEASE", "#ALLOCATED", "#AT RISK", "#FROZEN", "#REPORTED", "SHARD", "PAUSED", "OPERATION", "FAULTS", "+GROUP", "+#WEIGHT", "+#VERSION", "+SHARD DETAIL")}
 	for _, cell := range cells {
 		t.Rows = append(t.Rows, []string{
 			cell.GetSpec().GetCellId(), cell.GetSpec().GetRegion(), render.Word(cell.GetState()), number(cell.GetFenceVersion()),
-			number(int64(len(cell.GetInstances()))), number(cell.GetAllocatedUnits()), known(cell, number(cell.GetUnitsAtRisk())), known(cell, age(cell.GetLastReportAgeMs())),
-			reachable(cell), cell.GetSpec().GetInstanceGroup(), number(int64(cell.GetSpec().GetWeight())), number(cell.GetVersion()), cell.GetShardDetail(),
+			number(int64(len(cell.GetInstances()))), known(cell, longestLease(cell)), number(cell.GetAllocatedUnits()), known(cell, number(cell.GetUnitsAtRisk())),
+			frozenUnits(cell), known(cell, reported(cell)), reachable(cell), pausedWord(cell), cell.GetOperationId(), known(cell, faultsOf(cell)),
+			groupOf(cell), number(int64(cell.GetSpec().GetWeight())), number(cell.GetVersion()), cell.GetShardDetail(),
 		})
 	}
 	return t
+}
+
+// longestLease is how long the cell reads as alive if nobody says anything more.
+func longestLease(cell *pb.Cell) string {
+	if len(cell.GetInstances()) == 0 {
+		return ""
+	}
+	var most int64
+	for _, i := range cell.GetInstances() {
+		most = max(most, i.GetLeaseRemainingMs())
+	}
+	return millis(most)
+}
+
+// reported is the age of the last report; one too old to act on is marked.
+func reported(cell *pb.Cell) string {
+	text := age(cell.GetLastReportAgeMs())
+	if cell.GetReportStale() {
+		text += " STALE"
+	}
+	return text
+}
+
+// frozenUnits are "" where none are: a cell that is not being fenced has nothing frozen.
+func frozenUnits(cell *pb.Cell) string {
+	if cell.GetFrozenUnits() == 0 {
+		return ""
+	}
+	return number(cell.GetFrozenUnits())
+}
+
+func pausedWord(cell *pb.Cell) string {
+	if !cell.GetPaused() {
+		return ""
+	}
+	return or(cell.GetPauseReason(), "yes")
+}
+
+// faultsOf are the readiness faults of the cell's processes, each once.
+func faultsOf(cell *pb.Cell) string {
+	var all []string
+	for _, i := range cell.GetInstances() {
+		all = append(all, i.GetFaults()...)
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ",")
+}
+
+// groupOf is the group that may register; a restore can give the cell to another than its file's.
+func groupOf(cell *pb.Cell) string {
+	return or(cell.GetInstanceGroup(), cell.GetSpec().GetInstanceGroup())
 }

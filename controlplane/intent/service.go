@@ -16,6 +16,10 @@ type Shards interface {
 	// spec's group. A repeat gives the version that stands. Errors are sentinels of
 	// core or rpcstatus.
 	Install(ctx context.Context, spec core.CellSpec) (fenceVersion int64, err error)
+	// Held gives the version of the cell's fence row in the shard that the spec's
+	// fencer reaches. rpcstatus.ErrFailedPrecondition: the shard has none, or is
+	// another cell's; ErrUnavailable: it does not answer. Nothing is changed.
+	Held(ctx context.Context, spec core.CellSpec) (fenceVersion int64, err error)
 }
 
 // Topics is Kafka's side of provisioning.

@@ -23,6 +23,10 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, report
 	if !r.GetDone() {
 		return nil
 	}
+	if version, isSwitch := parseSwitchID(r.GetDirectiveId()); isSwitch {
+		p.switched(ctx, cell, reporter.Stream, version, r.GetDetail())
+		return nil
+	}
 	campaign, version, isRules := parseRulesID(r.GetDirectiveId())
 	if isRules && r.GetDetail() != "" { // not installed: sent again after a while
 		p.log.WarnContext(ctx, "a cell refused rules", telemetry.Event, "rules_refused", telemetry.CampaignID, campaign, telemetry.CellID, cell, "detail", r.GetDetail())

@@ -30,6 +30,9 @@ type memory struct {
 	sent map[string]sending
 	// rules: the newest version that a cell's shard has, as told over a stream.
 	rules map[rulesOf]installed
+	// switches: the newest version of its record that a cell's shard was told whether
+	// it is paused of, over a stream.
+	switches map[ids.CellID]installed
 	// joined: the version of a campaign whose books have all its cells.
 	joined map[ids.CampaignID]int64
 	// since: when a publish began to wait for a step's acknowledgements.
@@ -57,7 +60,7 @@ type installed struct {
 func newMemory(leader core.Leader) memory {
 	return memory{
 		leader: leader, compared: map[ids.CellID]uint64{}, known: map[ids.CellID]bool{}, witnessed: map[ids.CellID]time.Time{}, reported: map[ids.CellID]bool{}, sent: map[string]sending{}, rules: map[rulesOf]installed{}, since: map[string]time.Time{},
-		joined: map[ids.CampaignID]int64{}, rebalanced: map[core.BookKey]time.Time{},
+		switches: map[ids.CellID]installed{}, joined: map[ids.CampaignID]int64{}, rebalanced: map[core.BookKey]time.Time{},
 	}
 }
 

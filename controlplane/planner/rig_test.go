@@ -39,6 +39,7 @@ type shard struct {
 	granted  map[core.BookKey]int64
 	recorded []string          // ids of book changes that moved no unit
 	log      []string          // directive ids in the order in which they came
+	switches []*pb.CellSwitch  // what it was told of its switch, in order
 	report   []core.StockFacts // what a report says
 	// tells gives the shard's report of a SKU; nil: it reports nothing.
 	tells func(s *shard, key core.BookKey) supply.Report
@@ -150,7 +151,11 @@ func (c *cells) Send(_ context.Context, id ids.CellID, stream uint64, d *pb.Dire
 	if s == nil || s.stream != stream {
 		return planner.ErrNoReporter
 	}
-	s.log = append(s.log, d.GetDirectiveId())
+	if d.GetCellSwitch() != nil {
+		s.switches = append(s.switches, d.GetCellSwitch())
+	} else {
+		s.log = append(s.log, d.GetDirectiveId())
+	}
 	result := s.take(d)
 	if result == nil || s.deaf {
 		return nil
@@ -165,6 +170,9 @@ func (c *cells) Send(_ context.Context, id ids.CellID, stream uint64, d *pb.Dire
 // take is the shard's transaction.
 func (s *shard) take(d *pb.Directive) *pb.DirectiveResult {
 	result := &pb.DirectiveResult{DirectiveId: d.GetDirectiveId(), Done: true}
+	if d.GetCellSwitch() != nil {
+		return result
+	}
 	if r := d.GetRules(); r != nil {
 		if result.Detail = s.refuse; s.refuse == "" {
 			s.rules[ids.CampaignID(r.GetSpec().GetCampaignId())] = r
@@ -260,6 +268,7 @@ type rig struct {
 type noShards struct{}
 
 func (noShards) Install(context.Context, core.CellSpec) (int64, error) { return 1, nil }
+func (noShards) Held(context.Context, core.CellSpec) (int64, error)    { return 1, nil }
 func (noShards) Ensure(context.Context, core.KafkaSpec) error          { return nil }
 
 func newRig(t *testing.T) *rig {

@@ -65,6 +65,24 @@ func (f Files) Install(ctx context.Context, spec core.CellSpec) (int64, error) {
 	return version.Int64(), outward(err)
 }
 
+// Held gives the version of the cell's fence row where the spec's fencer is sent.
+// Errors are sentinels of rpcstatus.
+func (f Files) Held(ctx context.Context, spec core.CellSpec) (int64, error) {
+	shard, err := f.Fencer(ctx, spec)
+	if err != nil {
+		return 0, outward(err)
+	}
+	defer func() { _ = shard.Close(context.WithoutCancel(ctx)) }()
+	row, err := shard.Row(ctx)
+	switch {
+	case err != nil:
+		return 0, outward(err)
+	case row.Cell != string(spec.ID):
+		return 0, fmt.Errorf("%w: the shard there is cell %s's", rpcstatus.ErrFailedPrecondition, row.Cell)
+	}
+	return row.Version.Int64(), nil
+}
+
 // outward gives a fencer's error to callers of the API.
 func outward(err error) error {
 	switch {

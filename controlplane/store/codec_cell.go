@@ -15,6 +15,7 @@ func encodeCell(c core.Cell) proto.Message {
 	return &storev1.Cell{
 		Spec: convert.CellSpec(c.Spec), State: pb.CellState(c.State), Version: c.Version, FenceVersion: c.FenceVersion,
 		OperationId: c.OperationID, ProofId: c.ProofID, InstanceGroup: c.InstanceGroup, Reclaimed: c.Reclaimed,
+		Paused: c.Paused, PauseReason: c.PauseReason, LastOperation: c.LastOperation, LastParameters: c.LastParameters,
 	}
 }
 
@@ -24,6 +25,7 @@ func decodeCell(kv *mvccpb.KeyValue) (core.Cell, error) {
 	return core.Cell{
 		Spec: convert.FromCellSpec(m.GetSpec()), State: core.CellState(small(m.GetState())), Version: m.GetVersion(), FenceVersion: m.GetFenceVersion(),
 		OperationID: m.GetOperationId(), ProofID: m.GetProofId(), InstanceGroup: m.GetInstanceGroup(), Reclaimed: m.GetReclaimed(),
+		Paused: m.GetPaused(), PauseReason: m.GetPauseReason(), LastOperation: m.GetLastOperation(), LastParameters: m.GetLastParameters(),
 		ModRevision: kv.ModRevision,
 	}, err
 }

@@ -141,6 +141,9 @@ func (s *Server) decide(c *call, campaign *route.Campaign, sku route.SKU, in *as
 	if !home.Admits() {
 		return decision{problem: at(atRoute, HomeCellUnavailable)}
 	}
+	if home.Paused && in.attempt == 0 { // a repeat is answered by the cell, which may know its first answer
+		return decision{problem: at(atRoute, Paused)}
+	}
 	answer, err := s.parts.Cells.Ask(c.lasting(), home.ID, &cq.Ask{
 		CampaignId: string(campaign.ID), SkuId: string(sku.ID), UserId: string(c.who.User), Domain: c.domain,
 		Traceparent: traceparent(c.ctx()),

@@ -62,7 +62,7 @@ func (s *Server) skuState(c *call, campaign *route.Campaign, sku route.SKU) stri
 	}
 	state := skuPaused // until a cell that admits is found
 	for _, id := range campaign.Cells() {
-		if !c.view.Cell(id).Admits() {
+		if !c.view.Cell(id).Takes() {
 			continue
 		}
 		switch s.parts.SoldOut.See(soldout.Key{Campaign: campaign.ID, SKU: sku.ID, Cell: id}) {

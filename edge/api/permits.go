@@ -55,6 +55,9 @@ func (s *Server) precheck(c *call, campaign *route.Campaign, sku route.SKU) *pro
 	if !home.Admits() {
 		return at(atRoute, HomeCellUnavailable)
 	}
+	if home.Paused {
+		return at(atRoute, Paused)
+	}
 	answer, err := s.parts.Cells.Ask(c.lasting(), home.ID, &cq.Ask{
 		CampaignId: string(campaign.ID), SkuId: string(sku.ID), UserId: string(c.who.User), Domain: c.domain,
 		Traceparent: traceparent(c.ctx()),

@@ -24,6 +24,7 @@ type Cell struct {
 	ID        ids.CellID
 	Region    string
 	Standing  Standing
+	Paused    bool     // by an operator: first attempts are PAUSED; repeats, status, orders and payments go on
 	Addresses []string // gRPC, of its live processes; empty: nobody to ask
 }
 
@@ -32,6 +33,9 @@ type Cell struct {
 func (c *Cell) Admits() bool {
 	return c != nil && c.Standing == Selling && len(c.Addresses) > 0
 }
+
+// Takes reports whether a first attempt may be sent to the cell: it admits and is not paused.
+func (c *Cell) Takes() bool { return c.Admits() && !c.Paused }
 
 // Answers reports whether the cell can be asked about what it has: status, orders, payments. A nil
 // cell does not answer.

@@ -161,7 +161,7 @@ func cell(in *cq.CellRoute) (*route.Cell, error) {
 		return nil, err
 	}
 	return &route.Cell{
-		ID: id, Region: in.GetRegion(), Standing: standing(in.GetState()), Addresses: in.GetAddresses(),
+		ID: id, Region: in.GetRegion(), Standing: standing(in.GetState()), Paused: in.GetPaused(), Addresses: in.GetAddresses(),
 	}, nil
 }
 

@@ -23,6 +23,8 @@ type Place struct {
 	Rules  gate.Rules
 	Final  bool // FINAL_SOLD_OUT by the control plane
 	Paused bool // by an operator, or the campaign is not selling
+	// Why an operator paused the whole cell; "" where it is not, or no reason is known.
+	Why string
 }
 
 // Signals are what this process measures of its dependencies.
@@ -176,6 +178,9 @@ func (d *Driver) lookAt(ctx context.Context, p Place, k *kept, s Signals) {
 	shared := s.Halt == "" // the verdict holds for every process of the cell
 	if in.Halt == "" && p.Paused {
 		in.Halt = "paused by an operator"
+		if p.Why != "" {
+			in.Halt += ": " + p.Why
+		}
 	}
 	facts, build, ready := d.facts(ctx, p)
 	if !ready && in.Halt == "" {

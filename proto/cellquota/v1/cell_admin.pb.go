@@ -450,8 +450,12 @@ type Cell struct {
 	// replica could not ask it: why, with the leader's address. Then lease_remaining_ms of every
 	// instance and last_report_age_ms are -1 and units_at_risk is 0. Empty: they are known.
 	LivenessUnknown string `protobuf:"bytes,16,opt,name=liveness_unknown,json=livenessUnknown,proto3" json:"liveness_unknown,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The last report is older than link.report_stale_after, or none came under this leader from a
+	// cell that has live processes and units: units_at_risk is not to be relied on, and AUTO leaves the
+	// cell alone.
+	ReportStale   bool `protobuf:"varint,17,opt,name=report_stale,json=reportStale,proto3" json:"report_stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Cell) Reset() {
@@ -594,6 +598,13 @@ func (x *Cell) GetLivenessUnknown() string {
 		return x.LivenessUnknown
 	}
 	return ""
+}
+
+func (x *Cell) GetReportStale() bool {
+	if x != nil {
+		return x.ReportStale
+	}
+	return false
 }
 
 // CreateCellRequest provisions a cell.
@@ -2185,7 +2196,7 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\x12lease_remaining_ms\x18\x04 \x01(\x03R\x10leaseRemainingMs\x12\x1a\n" +
 	"\breporter\x18\x05 \x01(\bR\breporter\x12\x16\n" +
 	"\x06faults\x18\x06 \x03(\tR\x06faults\x12'\n" +
-	"\x0fprogram_version\x18\a \x01(\tR\x0eprogramVersion\"\xef\x04\n" +
+	"\x0fprogram_version\x18\a \x01(\tR\x0eprogramVersion\"\x92\x05\n" +
 	"\x04Cell\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.cellquota.v1.CellStateR\x05state\x12\x18\n" +
@@ -2203,7 +2214,8 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\ffrozen_units\x18\r \x01(\x03R\vfrozenUnits\x12!\n" +
 	"\foperation_id\x18\x0e \x01(\tR\voperationId\x12%\n" +
 	"\x0einstance_group\x18\x0f \x01(\tR\rinstanceGroup\x12)\n" +
-	"\x10liveness_unknown\x18\x10 \x01(\tR\x0flivenessUnknown\"\x87\x01\n" +
+	"\x10liveness_unknown\x18\x10 \x01(\tR\x0flivenessUnknown\x12!\n" +
+	"\freport_stale\x18\x11 \x01(\bR\vreportStale\"\x87\x01\n" +
 	"\x11CreateCellRequest\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +

@@ -48,9 +48,13 @@ type Cell struct {
 	// Paused by an operator.
 	Paused bool `protobuf:"varint,9,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Why.
-	PauseReason   string `protobuf:"bytes,10,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PauseReason string `protobuf:"bytes,10,opt,name=pause_reason,json=pauseReason,proto3" json:"pause_reason,omitempty"`
+	// Last operation that changed it by an operator's call, so that a repeat is known.
+	LastOperation string `protobuf:"bytes,11,opt,name=last_operation,json=lastOperation,proto3" json:"last_operation,omitempty"`
+	// Digest of that operation's parameters.
+	LastParameters string `protobuf:"bytes,12,opt,name=last_parameters,json=lastParameters,proto3" json:"last_parameters,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Cell) Reset() {
@@ -149,6 +153,20 @@ func (x *Cell) GetPaused() bool {
 func (x *Cell) GetPauseReason() string {
 	if x != nil {
 		return x.PauseReason
+	}
+	return ""
+}
+
+func (x *Cell) GetLastOperation() string {
+	if x != nil {
+		return x.LastOperation
+	}
+	return ""
+}
+
+func (x *Cell) GetLastParameters() string {
+	if x != nil {
+		return x.LastParameters
 	}
 	return ""
 }
@@ -2203,7 +2221,7 @@ var File_cellquota_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecellquota/store/v1/store.proto\x12\x12cellquota.store.v1\x1a\x19cellquota/v1/access.proto\x1a cellquota/v1/campaign_spec.proto\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1bcellquota/v1/recovery.proto\x1a\x19cellquota/v1/report.proto\x1a\x1acellquota/v1/routing.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xde\x02\n" +
+	"\x1ecellquota/store/v1/store.proto\x12\x12cellquota.store.v1\x1a\x19cellquota/v1/access.proto\x1a cellquota/v1/campaign_spec.proto\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1bcellquota/v1/recovery.proto\x1a\x19cellquota/v1/report.proto\x1a\x1acellquota/v1/routing.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x03\n" +
 	"\x04Cell\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.cellquota.v1.CellStateR\x05state\x12\x18\n" +
@@ -2215,7 +2233,9 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\treclaimed\x18\b \x01(\bR\treclaimed\x12\x16\n" +
 	"\x06paused\x18\t \x01(\bR\x06paused\x12!\n" +
 	"\fpause_reason\x18\n" +
-	" \x01(\tR\vpauseReason\"\xaa\x02\n" +
+	" \x01(\tR\vpauseReason\x12%\n" +
+	"\x0elast_operation\x18\v \x01(\tR\rlastOperation\x12'\n" +
+	"\x0flast_parameters\x18\f \x01(\tR\x0elastParameters\"\xaa\x02\n" +
 	"\bInstance\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +

@@ -1,0 +1,26 @@
+package ctl
+
+import (
+	"context"
+
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
+)
+
+func (f *fake) UpdateCell(_ context.Context, in *pb.UpdateCellRequest) (*pb.UpdateCellResponse, error) {
+	f.note(in)
+	c := cell(in.GetSpec().GetCellId(), pb.CellState_CELL_STATE_ACTIVE)
+	c.Spec = in.GetSpec()
+	return &pb.UpdateCellResponse{OperationId: in.GetOperationId(), Cell: c, Changed: []string{"weight", "redis.addrs"}}, nil
+}
+
+func (f *fake) PauseCell(_ context.Context, in *pb.PauseCellRequest) (*pb.PauseCellResponse, error) {
+	f.note(in)
+	c := cell(in.GetCellId(), pb.CellState_CELL_STATE_ACTIVE)
+	c.Paused, c.PauseReason = true, in.GetReason()
+	return &pb.PauseCellResponse{OperationId: in.GetOperationId(), Cell: c}, nil
+}
+
+func (f *fake) ResumeCell(_ context.Context, in *pb.ResumeCellRequest) (*pb.ResumeCellResponse, error) {
+	f.note(in)
+	return &pb.ResumeCellResponse{OperationId: in.GetOperationId(), Cell: cell(in.GetCellId(), pb.CellState_CELL_STATE_ACTIVE)}, nil
+}
