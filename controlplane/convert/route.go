@@ -16,35 +16,38 @@ import (
 func Domains(domains []core.DomainRoute) []*pb.DomainRoute {
 	return mapped(domains, func(d core.DomainRoute) *pb.DomainRoute {
 		out := &pb.DomainRoute{Domain: d.Domain}
+		owned := map[string]*pb.DomainBuckets{}
 		for _, r := range d.Homes.Ranges() {
-			cell := cellIn(out, r.Cell)
-			cell.Buckets.Ranges = append(cell.Buckets.Ranges, &pb.BucketRange{BucketFrom: int32(r.From), BucketTo: int32(r.To)})
+			buckets, has := owned[r.Cell]
+			if !has {
+				buckets = &pb.DomainBuckets{Domain: d.Domain}
+				owned[r.Cell] = buckets
+				out.Cells = append(out.Cells, &pb.CellBuckets{CellId: r.Cell, Buckets: buckets})
+			}
+			buckets.Ranges = append(buckets.Ranges, bucketRange(r))
 		}
 		slices.SortFunc(out.Cells, func(a, b *pb.CellBuckets) int { return strings.Compare(a.CellId, b.CellId) })
 		return out
 	})
 }
 
-func cellIn(d *pb.DomainRoute, id string) *pb.CellBuckets {
-	for _, c := range d.Cells {
-		if c.CellId == id {
-			return c
-		}
-	}
-	c := &pb.CellBuckets{CellId: id, Buckets: &pb.DomainBuckets{Domain: d.Domain}}
-	d.Cells = append(d.Cells, c)
-	return c
+func bucketRange(r allocator.Range) *pb.BucketRange {
+	return &pb.BucketRange{BucketFrom: int32(r.From), BucketTo: int32(r.To)}
 }
 
 // CellDomains gives what one cell owns, per domain; a domain it owns nothing of
 // is absent.
 func CellDomains(domains []core.DomainRoute, cell ids.CellID) []*pb.DomainBuckets {
 	var out []*pb.DomainBuckets
-	for _, d := range Domains(domains) {
-		for _, c := range d.Cells {
-			if c.CellId == string(cell) {
-				out = append(out, c.Buckets)
+	for _, d := range domains {
+		var owned []*pb.BucketRange
+		for _, r := range d.Homes.Ranges() {
+			if r.Cell == string(cell) {
+				owned = append(owned, bucketRange(r))
 			}
+		}
+		if len(owned) > 0 {
+			out = append(out, &pb.DomainBuckets{Domain: d.Domain, Ranges: owned})
 		}
 	}
 	return out

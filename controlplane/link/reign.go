@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ type reign struct {
 // cellDesk is what is known of one cell under this leadership.
 type cellDesk struct {
 	reporter *stream
+	streams  []*stream // ascending by id
 	usages   map[core.BookKey]Usage
 	// confirmed is when the last report came, over the stream confirmedBy: what was
 	// told before over that stream still stood then.
@@ -50,13 +52,16 @@ func (r *reign) desk(cell ids.CellID) *cellDesk {
 func (r *reign) add(s *stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, old := range r.streams {
-		if old.cell == s.cell && old.instance.ID == s.instance.ID {
+	d := r.desk(s.cell)
+	for _, old := range slices.Clone(d.streams) {
+		if old.instance.ID == s.instance.ID {
 			old.cut(errReplaced)
 			r.forget(old)
 		}
 	}
 	r.streams[s.id] = s
+	d.streams = append(d.streams, s)
+	slices.SortFunc(d.streams, byID)
 }
 
 func (r *reign) remove(s *stream) {
@@ -69,7 +74,12 @@ func (r *reign) remove(s *stream) {
 // place at its next keep-alive.
 func (r *reign) forget(s *stream) {
 	delete(r.streams, s.id)
-	if d := r.cells[s.cell]; d != nil && d.reporter == s {
+	d := r.cells[s.cell]
+	if d == nil {
+		return
+	}
+	d.streams = slices.DeleteFunc(d.streams, func(other *stream) bool { return other == s })
+	if d.reporter == s {
 		d.reporter = nil
 	}
 }
@@ -115,12 +125,21 @@ func (r *reign) all() []*stream {
 	for _, s := range r.streams {
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(a, b *stream) int { return int(a.id) - int(b.id) })
+	slices.SortFunc(out, byID)
 	return out
 }
 
+func byID(a, b *stream) int { return cmp.Compare(a.id, b.id) }
+
+// of gives one cell's streams in order of their ids, without a look at those of the
+// others: it is asked for every cell of a campaign.
 func (r *reign) of(cell ids.CellID) []*stream {
-	return slices.DeleteFunc(r.all(), func(s *stream) bool { return s.cell != cell })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d := r.cells[cell]; d != nil {
+		return slices.Clone(d.streams)
+	}
+	return nil
 }
 
 func (s *stream) asReporter() planner.Reporter {

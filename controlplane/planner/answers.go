@@ -8,6 +8,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -55,7 +56,7 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, report
 		}
 		record = found.ID
 	}
-	settled, err := p.store.Settle(ctx, leader, record, r.GetDirectiveId(), outcome)
+	settled, err := p.settler.settle(ctx, leader, record, store.Answer{AdjustmentID: r.GetDirectiveId(), Outcome: outcome})
 	if errors.Is(err, core.ErrContradiction) || errors.Is(err, core.ErrBroken) {
 		p.log.ErrorContext(ctx, "a shard's answer does not fit the journal", telemetry.Event, "answer_contradicts",
 			telemetry.AdjustmentID, r.GetDirectiveId(), telemetry.CellID, cell, telemetry.Error, err)

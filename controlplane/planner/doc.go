@@ -31,6 +31,13 @@
 // that knows a number or a record that etcd does not have means that etcd lost its
 // past: core.ErrRestored, and this leader grants nothing to anyone any more.
 //
+// # A thousand cells
+//
+// What goes to many cells at once is read once: the rules of a campaign, the
+// adjustments of one record. What comes back at once is booked together, record by
+// record (settler.go): a thousand answers to one publish are some ten transactions.
+// So a tick costs in proportion to the cells, and not to their square.
+//
 // # Neighbours
 //
 // link implements Cells and calls the On… handlers; reclaim, quota and settle

@@ -68,6 +68,7 @@ type Planner struct {
 	clock      clock.Clock
 	log        *slog.Logger
 	wake       chan struct{}
+	settler    *settler
 
 	mu     sync.Mutex
 	memory memory
@@ -89,7 +90,7 @@ type Deps struct {
 func New(cfg Config, d Deps) *Planner {
 	return &Planner{
 		cfg: cfg.withDefaults(), store: d.Store, view: d.View, cells: d.Cells, edges: d.Edges, operations: d.Operations, witness: d.Witness,
-		clock: d.Clock, log: d.Log, wake: make(chan struct{}, 1), memory: newMemory(core.Leader{}),
+		clock: d.Clock, log: d.Log, wake: make(chan struct{}, 1), settler: newSettler(d.Store), memory: newMemory(core.Leader{}),
 	}
 }
 

@@ -279,14 +279,18 @@ func (r publishing) selling() []ids.CellID {
 // grants waits until every first grant is answered; those of a cell that was
 // fenced meanwhile are reclaim's to end.
 func (r publishing) grants(context.Context) (outcome, error) {
-	selling := r.selling()
+	selling := map[ids.CellID]int64{} // the fence version of each
+	for _, id := range r.selling() {
+		c, _ := r.s.Cell(id)
+		selling[id] = c.FenceVersion
+	}
 	var open []string
 	for _, record := range r.s.OpenRecords() {
 		if record.OperationID != r.op.ID {
 			continue
 		}
 		for _, a := range record.Adjustments {
-			if c, _ := r.s.Cell(a.Cell); a.Open() && slices.Contains(selling, a.Cell) && a.FenceVersion == c.FenceVersion {
+			if version, sells := selling[a.Cell]; a.Open() && sells && a.FenceVersion == version {
 				open = append(open, a.ID)
 			}
 		}

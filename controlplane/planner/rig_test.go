@@ -250,7 +250,7 @@ func (o *operations) Step(_ context.Context, _ core.Leader, op core.Operation) e
 
 // rig is a planner over a real etcd, with cells that behave.
 type rig struct {
-	t          *testing.T
+	t          testing.TB
 	etcd       *testkit.EtcdCluster
 	store      *store.Store
 	view       *view.View
@@ -271,7 +271,7 @@ func (noShards) Install(context.Context, core.CellSpec) (int64, error) { return 
 func (noShards) Held(context.Context, core.CellSpec) (int64, error)    { return 1, nil }
 func (noShards) Ensure(context.Context, core.KafkaSpec) error          { return nil }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	r := &rig{t: t, etcd: testkit.Etcd(t, 1), cells: newCells(), edges: &edges{}, operations: &operations{asked: map[string]int{}}}
 	r.store = r.open()
@@ -391,15 +391,19 @@ func (r *rig) raise(id ids.CellID, stream uint64) error {
 
 var who = intent.Caller{Name: "me", Method: "test"}
 
+// cellSpec is cell.yaml of cell-n.
+func cellSpec(n int) core.CellSpec {
+	return core.CellSpec{
+		ID: ids.CellID(fmt.Sprintf("cell-%d", n)), Region: "east", InstanceGroup: "a", Weight: 1, Redis: core.RedisSpec{Mode: "standalone", Addrs: []string{"127.0.0.1:1"}},
+		Kafka: core.KafkaSpec{Brokers: []string{"127.0.0.1:2"}, Topic: fmt.Sprint("t", n), Partitions: 1, Replication: 1},
+		Shard: core.ShardSpec{DSNFile: "a", ReaderDSNFile: "b", FencerDSNFile: fmt.Sprint("f", n)},
+	}
+}
+
 func (r *rig) provision(n int) {
 	r.t.Helper()
 	for i := range n {
-		spec := core.CellSpec{
-			ID: ids.CellID(fmt.Sprintf("cell-%d", i+1)), Region: "east", InstanceGroup: "a", Weight: 1, Redis: core.RedisSpec{Mode: "standalone", Addrs: []string{"127.0.0.1:1"}},
-			Kafka: core.KafkaSpec{Brokers: []string{"127.0.0.1:2"}, Topic: fmt.Sprint("t", i), Partitions: 1, Replication: 1},
-			Shard: core.ShardSpec{DSNFile: "a", ReaderDSNFile: "b", FencerDSNFile: fmt.Sprint("f", i)},
-		}
-		if _, err := r.intent.ProvisionCell(testkit.Deadline(r.t), who, spec, "provision", false); err != nil {
+		if _, err := r.intent.ProvisionCell(testkit.Deadline(r.t), who, cellSpec(i+1), "provision", false); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -32,6 +32,12 @@ func parseRulesID(id string) (campaign ids.CampaignID, version int64, ok bool) {
 	return ids.CampaignID(name), version, ok && found && err == nil
 }
 
+// addressee is a cell and the process that speaks for it.
+type addressee struct {
+	cell ids.CellID
+	to   Reporter
+}
+
 // sendRules gives every linked cell the newest rules of each of its campaigns,
 // once per version and stream, and again while no answer came.
 func (p *Planner) sendRules(ctx context.Context, leader core.Leader, s view.Snapshot) {
@@ -39,15 +45,18 @@ func (p *Planner) sendRules(ctx context.Context, leader core.Leader, s view.Snap
 		if !toldToCells(c) {
 			continue
 		}
+		var due []addressee
 		for _, cell := range c.Spec.Cells {
 			reporter, linked := p.cells.Reporter(cell)
-			if !linked || p.hasRules(cell, c.Spec.ID, reporter.Stream, c.Version) || !p.due(rulesID(c.Spec.ID, c.Version), cell, reporter.Stream, "") {
-				continue
+			if linked && !p.hasRules(cell, c.Spec.ID, reporter.Stream, c.Version) && p.due(rulesID(c.Spec.ID, c.Version), cell, reporter.Stream, "") {
+				due = append(due, addressee{cell, reporter})
 			}
-			if err := p.sendRulesTo(ctx, leader, c, cell, reporter); err != nil {
-				p.forget(rulesID(c.Spec.ID, c.Version), cell)
-				p.note(ctx, err, "rules were not sent", telemetry.CampaignID, c.Spec.ID, telemetry.CellID, cell)
-			}
+		}
+		if len(due) == 0 {
+			continue
+		}
+		if err := p.sendRulesTo(ctx, leader, c, due); err != nil {
+			p.note(ctx, err, "rules were not sent", telemetry.CampaignID, c.Spec.ID)
 		}
 	}
 }
@@ -65,25 +74,50 @@ func toldToCells(c core.Campaign) bool {
 	}
 }
 
-func (p *Planner) sendRulesTo(ctx context.Context, leader core.Leader, c core.Campaign, cell ids.CellID, to Reporter) error {
-	facts, err := p.store.ReadForSending(ctx, leader, "", core.BookKey{Campaign: c.Spec.ID}, cell)
-	if err != nil {
+// sendRulesTo reads once for all of them. Who could not be told is due again.
+func (p *Planner) sendRulesTo(ctx context.Context, leader core.Leader, c core.Campaign, due []addressee) error {
+	id := rulesID(c.Spec.ID, c.Version)
+	facts, err := p.store.ReadForSending(ctx, leader, "", core.BookKey{Campaign: c.Spec.ID}, cellsOf(due)...)
+	if err != nil || facts.Campaign.Version != c.Version { // the view is behind: the next tick knows better
+		for _, a := range due {
+			p.forget(id, a.cell)
+		}
 		return err
 	}
-	if facts.Campaign.Version != c.Version || !facts.Cell.State.MayRegister() {
-		p.forget(rulesID(c.Spec.ID, c.Version), cell)
-		return nil // the view is behind: the next tick knows better
+	spec := convert.Spec(facts.Campaign.Spec) // shared by the messages: nobody changes it
+	var failed error
+	for _, a := range due {
+		cell := facts.Cells[a.cell]
+		if !cell.State.MayRegister() {
+			p.forget(id, a.cell)
+			continue
+		}
+		if err := p.cells.Send(ctx, a.cell, a.to.Stream, &pb.Directive{
+			DirectiveId: id, Term: convert.Term(leader.Term), FenceVersion: cell.FenceVersion,
+			Kind: &pb.Directive_Rules{Rules: rulesWith(spec, facts.Campaign, facts.Route, a.cell)},
+		}); err != nil {
+			p.forget(id, a.cell)
+			failed = err
+		}
 	}
-	return p.cells.Send(ctx, cell, to.Stream, &pb.Directive{
-		DirectiveId: rulesID(c.Spec.ID, c.Version), Term: convert.Term(leader.Term), FenceVersion: facts.Cell.FenceVersion,
-		Kind: &pb.Directive_Rules{Rules: Rules(facts.Campaign, facts.Route, cell)},
-	})
+	return failed
+}
+
+func cellsOf(due []addressee) (out []ids.CellID) {
+	for _, a := range due {
+		out = append(out, a.cell)
+	}
+	return out
 }
 
 // Rules is what one cell is told of a campaign.
 func Rules(c core.Campaign, route core.Route, cell ids.CellID) *pb.CampaignRules {
+	return rulesWith(convert.Spec(c.Spec), c, route, cell)
+}
+
+func rulesWith(spec *pb.CampaignSpec, c core.Campaign, route core.Route, cell ids.CellID) *pb.CampaignRules {
 	rules := &pb.CampaignRules{
-		Spec: convert.Spec(c.Spec), Version: c.Version, State: pb.CampaignState(c.State),
+		Spec: spec, Version: c.Version, State: pb.CampaignState(c.State),
 		Buckets: convert.CellDomains(route.Domains, cell),
 	}
 	for _, sku := range c.PausedSKUs {
@@ -103,12 +137,15 @@ func Rules(c core.Campaign, route core.Route, cell ids.CellID) *pb.CampaignRules
 type candidate struct {
 	adjustment core.Adjustment
 	record     string
+	to         Reporter
 }
 
 // sendOpen sends, per cell and SKU, the open adjustment with the lowest number:
-// the shard takes no other before it.
+// the shard takes no other before it. Those of one record are read together.
 func (p *Planner) sendOpen(ctx context.Context, leader core.Leader, s view.Snapshot) {
 	held := map[ids.CampaignID]bool{}
+	due := map[string][]candidate{} // by record
+	var order []string
 	for _, next := range heads(s.OpenRecords()) {
 		a := next.adjustment
 		reporter, linked := p.cells.Reporter(a.Cell)
@@ -117,9 +154,15 @@ func (p *Planner) sendOpen(ctx context.Context, leader core.Leader, s view.Snaps
 			!p.hasRules(a.Cell, a.Key.Campaign, reporter.Stream, 1) || p.heldBack(s, campaign, a, held) || !p.due(a.ID, a.Cell, reporter.Stream, next.record) {
 			continue
 		}
-		if err := p.sendAdjustment(ctx, leader, next, reporter); err != nil {
-			p.forget(a.ID, a.Cell)
-			p.note(ctx, err, "adjustment was not sent", telemetry.AdjustmentID, a.ID, telemetry.CellID, a.Cell)
+		if due[next.record] == nil {
+			order = append(order, next.record)
+		}
+		next.to = reporter
+		due[next.record] = append(due[next.record], next)
+	}
+	for _, record := range order {
+		if err := p.sendAdjustments(ctx, leader, record, due[record]); err != nil {
+			p.note(ctx, err, "adjustments were not sent", "record_id", record)
 		}
 	}
 }
@@ -168,16 +211,36 @@ func before(a, b core.Step) bool {
 	return cmp.Or(cmp.Compare(a.FenceVersion, b.FenceVersion), cmp.Compare(a.Number, b.Number)) < 0
 }
 
-func (p *Planner) sendAdjustment(ctx context.Context, leader core.Leader, c candidate, to Reporter) error {
-	facts, err := p.store.ReadForSending(ctx, leader, c.record, c.adjustment.Key, c.adjustment.Cell)
-	if err != nil {
-		return err
+// sendAdjustments sends adjustments of one record, each to its cell, on one read of
+// etcd. Who could not be sent to is due again.
+func (p *Planner) sendAdjustments(ctx context.Context, leader core.Leader, record string, due []candidate) error {
+	var to []ids.CellID
+	for _, c := range due {
+		to = append(to, c.adjustment.Cell)
 	}
-	at := facts.Record.Find(c.adjustment.ID)
-	if at < 0 {
-		return fmt.Errorf("%w: %s", core.ErrUnknownRecord, c.record)
+	facts, err := p.store.ReadForSending(ctx, leader, record, due[0].adjustment.Key, to...)
+	if err == nil && facts.Record.ID != record {
+		err = fmt.Errorf("%w: %s", core.ErrUnknownRecord, record)
 	}
-	a := facts.Record.Adjustments[at]
+	at := map[string]int{}
+	for i, a := range facts.Record.Adjustments {
+		at[a.ID] = i
+	}
+	failed := err
+	for _, c := range due {
+		sendErr := err
+		if i, found := at[c.adjustment.ID]; err == nil && found {
+			sendErr = p.sendAdjustment(ctx, leader, facts, facts.Record.Adjustments[i], c.to)
+		}
+		if sendErr != nil {
+			p.forget(c.adjustment.ID, c.adjustment.Cell)
+			failed = sendErr
+		}
+	}
+	return failed
+}
+
+func (p *Planner) sendAdjustment(ctx context.Context, leader core.Leader, facts store.Facts, a core.Adjustment, to Reporter) error {
 	if !a.Open() || !sendable(facts, a) {
 		return nil
 	}
@@ -193,10 +256,11 @@ func (p *Planner) sendAdjustment(ctx context.Context, leader core.Leader, c cand
 // sendable: the step belongs to the cell's present fence version and state; one
 // of an older version is reclaim's to end.
 func sendable(f store.Facts, a core.Adjustment) bool {
-	if a.FenceVersion != f.Cell.FenceVersion {
+	cell := f.Cells[a.Cell]
+	if a.FenceVersion != cell.FenceVersion {
 		return false
 	}
-	switch f.Cell.State {
+	switch cell.State {
 	case core.CellActive:
 		return toldToCells(f.Campaign)
 	case core.CellDraining:
