@@ -32,16 +32,21 @@ func of(r undersell.Result, cause undersell.Cause) int64 { return r.Accounts[0].
 func TestTheAccountOfRealShards(t *testing.T) {
 	w := newWorld(t)
 	w.shards["cell-1"].sell("a", 10, 6, 3) // 1 stays reserved
+	w.shards["cell-1"].do("SELECT sale.entry(1, 's', 'RESTOCK', 'rf-a0', 1, 0, -1)")
 	before := w.accounts()
-	if a := before.Accounts[0]; a.Confirmed != 6 || a.Of(undersell.Unallocated) != 20 || a.Of(undersell.LeftInCell) != 74 || a.Of(undersell.ReleasedAfterEnd) != 0 || a.Confirmed+a.Unsold() != a.SaleLimit {
+	if a := before.Accounts[0]; a.Confirmed != 5 || a.Of(undersell.Unallocated) != 20 || a.Of(undersell.LeftInCell) != 75 || a.Of(undersell.ReleasedAfterEnd) != 0 || a.Confirmed+a.Unsold() != a.SaleLimit {
 		t.Fatalf("before the end: %+v", a)
 	}
 	w.close()
 	testkit.Eventually(t, wait, func() error { return w.passed(w.now().ClosedAt) })
 	w.shards["cell-1"].do("SELECT sale.close(1, 's', 'a9')")
 	after := w.accounts()
-	if of(after, undersell.ReleasedAfterEnd) != 1 || of(after, undersell.LeftInCell) != 73 {
+	if of(after, undersell.ReleasedAfterEnd) != 1 || of(after, undersell.LeftInCell) != 74 {
 		t.Errorf("after the end: %+v", after.Accounts[0])
+	}
+	w.shards["cell-1"].do("SELECT sale.entry(1, 's', 'RESTOCK', 'rf-a1', 1, 0, -1)")
+	if got := w.accounts(); got.Accounts[0].Confirmed != 4 || of(got, undersell.ReleasedAfterEnd) != 2 || of(got, undersell.LeftInCell) != 74 {
+		t.Errorf("a refund that restocked after the end: %+v", got.Accounts[0])
 	}
 	w.shards["cell-2"].do("SELECT sale.sell(1, 's', 'z')")
 	w.shards["cell-2"].do("UPDATE cellquota.reservations SET state = 'MANUAL_REVIEW' WHERE user_id = 'z'")

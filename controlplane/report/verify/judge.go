@@ -4,6 +4,9 @@ import (
 	"strings"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/report/shards"
+	"github.com/cellquota/cellquota/controlplane/report/undersell"
+	"github.com/cellquota/cellquota/internal/ids"
 )
 
 // judgeBooks checks I1 and the second half of I3 on the control plane's side.
@@ -64,27 +67,34 @@ func judgeSums(t *tally, b core.Book, shards []shardCut) (sums, bool) {
 	return total, whole
 }
 
-// judgeEnd checks I10 for a book whose campaign is closed and drained; else it is skipped.
-func judgeEnd(t *tally, b core.Book, total sums, whole, closed, open bool, frozen int64) bool {
-	if !closed || !whole || open || total.reserved > 0 {
-		return false
+// judgeEnd checks I10 for a book whose campaign is closed and drained, by the account
+// that undersell makes; else it is skipped.
+func judgeEnd(t *tally, b core.Book, campaign core.Campaign, cuts []shardCut) {
+	held := map[ids.CellID]undersell.Holding{}
+	for _, s := range cuts {
+		row := s.stocks[b.Key]
+		held[s.cell.Spec.ID] = undersell.Holding{Cell: s.cell, Err: s.err, Stock: unsold(row)}
 	}
-	var writtenOff int64
-	for _, a := range b.Allocations {
-		writtenOff += a.WrittenOff.Int64()
+	if _, err := undersell.Take(b, campaign, held, false); err != nil {
+		t.breach(I10, string(b.Key.Campaign), string(b.Key.SKU), "", "nothing is under way, and yet: %v", err)
 	}
-	if sum := total.confirmed + b.Reserve.Int64() + total.available + writtenOff + frozen; sum != b.SaleLimit.Int64() {
-		t.breach(I10, string(b.Key.Campaign), string(b.Key.SKU), "", "sale_limit %s, but confirmed %d + reserve %s + left in cells %d + written off %d + frozen %d = %d",
-			b.SaleLimit, total.confirmed, b.Reserve, total.available, writtenOff, frozen, sum)
-	}
-	return true
+}
+
+// drained: nothing of the book can move any more, and every shard that holds units
+// of it was read.
+func drained(total sums, whole, closed, open bool) bool {
+	return closed && whole && !open && total.reserved == 0
+}
+
+func unsold(row shards.Stock) shards.Unsold {
+	return shards.Unsold{SKU: row.SKU, Granted: row.Granted, Available: row.Available, Reserved: row.Reserved, Confirmed: row.Confirmed}
 }
 
 // frozen is what a cell's allocation holds beyond its shard's granted because its last fence is not
 // booked yet, or never will be (never: the campaign's `reclaim: NEVER`).
-func frozen(b core.Book, shards []shardCut, never bool) int64 {
+func frozen(b core.Book, cuts []shardCut, never bool) int64 {
 	var units int64
-	for _, s := range shards {
+	for _, s := range cuts {
 		fenced := s.cell.State == core.CellFencing || s.cell.ProofID != "" && (never || !s.cell.Reclaimed)
 		if a, ok := b.Allocation(s.cell.Spec.ID); ok && fenced && s.err == nil {
 			units += a.Granted.Int64() - s.stocks[b.Key].Granted

@@ -92,16 +92,17 @@ func (v *Verifier) judgeShards(ctx context.Context, t *tally, cut Cut, moving ma
 			}
 		}
 	}
-	ended, quiet := 0, 0
+	over, quiet := 0, 0
 	for _, b := range cut.Books {
 		if moving[b.Key] {
 			t.miss(b.Key.String(), "its book kept moving", I2, I3)
 			continue
 		}
 		total, whole := judgeSums(t, b, cuts)
-		closed := campaignEnded(cut.Campaigns, b.Key.Campaign, v.clock.Now())
-		if judgeEnd(t, b, total, whole, closed, cut.Open[b.Key], frozen(b, cuts, neverReclaims(cut.Campaigns, b.Key.Campaign))) {
-			ended++
+		campaign := campaignOf(cut.Campaigns, b.Key.Campaign)
+		if drained(total, whole, ended(campaign, v.clock.Now()), cut.Open[b.Key]) {
+			judgeEnd(t, b, campaign, cuts)
+			over++
 		}
 		quiet += v.judgeMirrors(ctx, t, b, cuts)
 	}
@@ -110,9 +111,9 @@ func (v *Verifier) judgeShards(ctx context.Context, t *tally, cut Cut, moving ma
 	t.says(I5, "every entry starts where the one before ended; the replayed ledger is the stock row")
 	t.says(I7, "one RESERVE, then at most one of CONFIRM and RELEASE, as the reservation says")
 	t.says(I8, "no entry under a fence version below the shard's of its moment")
-	t.says(I10, "%d SKUs closed and drained", ended)
-	if ended < len(cut.Books) || len(cut.Books) == 0 {
-		t.skip(I10, fmt.Sprintf("%d of %d SKUs are closed and drained", ended, len(cut.Books)))
+	t.says(I10, "%d SKUs closed and drained", over)
+	if over < len(cut.Books) || len(cut.Books) == 0 {
+		t.skip(I10, fmt.Sprintf("%d of %d SKUs are closed and drained", over, len(cut.Books)))
 	}
 	t.says(I9, "%d mirrors quiet and equal to their shard's available", quiet)
 	if quiet == 0 {
@@ -152,21 +153,15 @@ func findBook(books []core.Book, key core.BookKey) (core.Book, bool) {
 	return core.Book{}, false
 }
 
-func campaignEnded(campaigns []core.Campaign, id ids.CampaignID, now time.Time) bool {
+func campaignOf(campaigns []core.Campaign, id ids.CampaignID) core.Campaign {
 	for _, c := range campaigns {
 		if c.Spec.ID == id {
-			return c.State == core.CampaignSettled || c.ReadState(now) == core.CampaignClosed
+			return c
 		}
 	}
-	return false
+	return core.Campaign{}
 }
 
-// neverReclaims tells whether the campaign leaves sealed units where they are.
-func neverReclaims(campaigns []core.Campaign, id ids.CampaignID) bool {
-	for _, c := range campaigns {
-		if c.Spec.ID == id {
-			return c.Spec.Reclaim == core.ReclaimNever
-		}
-	}
-	return false
+func ended(c core.Campaign, now time.Time) bool {
+	return c.State == core.CampaignSettled || c.ReadState(now) == core.CampaignClosed
 }
