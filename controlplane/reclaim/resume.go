@@ -132,7 +132,8 @@ func (d *Driver) lost(ctx context.Context, w *work) error {
 
 // pending lists the SKUs that a proof concerns and whose reclaim is not booked:
 // what the shard has rows for, and what the books allocate to the cell. A settled
-// SKU is left alone: its journal is archived, and its units are nobody's to give.
+// SKU is left alone: its journal is archived, and its units are nobody's to give;
+// nor is one of a deleted campaign, whose rows the shard keeps.
 func pending(s view.Snapshot, cell ids.CellID, proof fencing.Proof) []core.BookKey {
 	concerned := map[core.BookKey]bool{}
 	for _, f := range proof.SKUs {
@@ -147,7 +148,7 @@ func pending(s view.Snapshot, cell ids.CellID, proof fencing.Proof) []core.BookK
 	}
 	var keys []core.BookKey
 	for key := range concerned {
-		if book, _ := s.Book(key); book.Settled {
+		if book, _ := s.Book(key); book.Settled || deleted(s, key) {
 			continue
 		}
 		if _, booked := s.Record(SealID(cell, proof.Version.Int64(), key)); !booked {
@@ -156,4 +157,9 @@ func pending(s view.Snapshot, cell ids.CellID, proof fencing.Proof) []core.BookK
 	}
 	slices.SortFunc(keys, func(a, b core.BookKey) int { return skuOf(a).Compare(skuOf(b)) })
 	return keys
+}
+
+func deleted(s view.Snapshot, key core.BookKey) bool {
+	_, is := s.Tombstone(key.Campaign)
+	return is
 }

@@ -203,8 +203,8 @@ func (p *local) moveEtcdLeader(r *rand.Rand) {
 }
 
 // adjustments are those of the journal, as `quota history` shows them.
-func (p *local) adjustments() ([]adjustment, error) {
-	out, code := p.ctl("quota", "history", "ha", "--limit", "100000", "-o", "json")
+func (p *local) adjustments(campaign string) ([]adjustment, error) {
+	out, code := p.ctl("quota", "history", campaign, "--limit", "100000", "-o", "json")
 	if code != 0 {
 		return nil, fmt.Errorf("quota history: exit %d", code)
 	}
@@ -222,7 +222,7 @@ type adjustment struct {
 
 // nothingOpen is nil when every intent and every operation has ended.
 func (p *local) nothingOpen() error {
-	list, err := p.adjustments()
+	list, err := p.adjustments("ha")
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (p *local) nothingOpen() error {
 // journalIDs counts how often each adjustment stands in the journal.
 func (p *local) journalIDs() map[string]int {
 	p.t.Helper()
-	list, err := p.adjustments()
+	list, err := p.adjustments("ha")
 	if err != nil {
 		p.t.Fatal(err)
 	}

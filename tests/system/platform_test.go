@@ -173,6 +173,15 @@ cells: [{{range $i, $c := .Cells}}{{if $i}}, {{end}}{{$c}}{{end}}]
 // publish creates and publishes a campaign that is on sale at once.
 func (p *local) publish(s sale) {
 	p.t.Helper()
+	if out, code := p.create(s); code != 0 {
+		p.t.Fatalf("create %s: exit %d, %s", s.ID, code, out)
+	}
+	p.must("campaign", "publish", s.ID, "--timeout", "60s")
+}
+
+// create keeps a campaign that is on sale as soon as it is published; it gives cellctl's output and exit code.
+func (p *local) create(s sale) (string, int) {
+	p.t.Helper()
 	now := time.Now()
 	s.Open, s.Close = now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)
 	for _, c := range p.endpoints().Cells {
@@ -186,8 +195,7 @@ func (p *local) publish(s sale) {
 	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	p.must("campaign", "create", "-f", file)
-	p.must("campaign", "publish", s.ID, "--timeout", "60s")
+	return p.ctl("campaign", "create", "-f", file)
 }
 
 // load drives customers aside; the channel gives its exit code.

@@ -22,7 +22,7 @@ type Plane struct{ Store *store.Store }
 // Cut reads everything at one revision; a campaign narrows books, campaigns and
 // open adjustments to its own.
 func (p Plane) Cut(ctx context.Context, campaign ids.CampaignID) (verify.Cut, error) {
-	cut := verify.Cut{Open: map[core.BookKey]bool{}, Unreadable: map[string]error{}}
+	cut := verify.Cut{Open: map[core.BookKey]bool{}, Deleted: map[ids.CampaignID]bool{}, Unreadable: map[string]error{}}
 	revision, err := p.Store.List(ctx, func(entries []store.Entry) error {
 		for _, e := range entries {
 			if e.Err != nil {
@@ -48,6 +48,8 @@ func add(cut *verify.Cut, value any, campaign ids.CampaignID) {
 		if of(v.Spec.ID) {
 			cut.Campaigns = append(cut.Campaigns, v)
 		}
+	case core.Tombstone:
+		cut.Deleted[v.Campaign] = true
 	case core.Cell:
 		cut.Cells = append(cut.Cells, v)
 	case core.PhysicalStock:

@@ -97,7 +97,7 @@ func Take(book core.Book, campaign core.Campaign, cells map[ids.CellID]Holding, 
 		if !known {
 			holding.Err = fmt.Errorf("%w: %s", core.ErrUnknownCell, a.Cell)
 		}
-		if err := out.cell(a, holding, campaign, open); err != nil {
+		if err := out.cell(a, holding, campaign.Spec.Reclaim == core.ReclaimNever || book.Settled, open); err != nil {
 			return Account{}, err
 		}
 	}
@@ -115,8 +115,10 @@ func (a *Account) add(cause Cause, cell ids.CellID, units int64) {
 }
 
 // cell adds one allocation's units. What was written off is not looked at: the
-// shard is lost, and a copy of it that answers proves nothing.
-func (a *Account) cell(allocation core.Allocation, holding Holding, campaign core.Campaign, open bool) error {
+// shard is lost, and a copy of it that answers proves nothing. stays: a fence's
+// sealed units stay in the allocation, by the campaign's rule or because the SKU
+// had settled before.
+func (a *Account) cell(allocation core.Allocation, holding Holding, stays, open bool) error {
 	id, units := allocation.Cell, allocation.Granted.Int64()-allocation.WrittenOff.Int64()
 	a.add(WrittenOff, id, allocation.WrittenOff.Int64())
 	if units == 0 {
@@ -129,7 +131,7 @@ func (a *Account) cell(allocation core.Allocation, holding Holding, campaign cor
 	s := holding.Stock
 	outside := units - s.Granted // allocated, and not in the shard
 	frozen := mayNotSell(holding.Cell)
-	sealed := holding.Cell.ProofID != "" && (campaign.Spec.Reclaim == core.ReclaimNever || !holding.Cell.Reclaimed)
+	sealed := holding.Cell.ProofID != "" && (stays || !holding.Cell.Reclaimed)
 	cut := holding.Cell.State == core.CellFencing || holding.Cell.State == core.CellRegressed // its book follows later
 	if outside < 0 || outside > 0 && !open && !sealed && !cut {
 		return fmt.Errorf("%w: %s, cell %s: the book allocates %d, the shard holds %d", ErrMoving, a.SKU, id, units, s.Granted)

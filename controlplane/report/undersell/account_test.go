@@ -61,6 +61,19 @@ func TestEveryUnitHasItsCause(t *testing.T) {
 			},
 			stock: shards.Unsold{Granted: 30, Available: 2, Confirmed: 28}, confirmed: 28, want: sums{undersell.Unallocated: 60, undersell.LeftInCell: 2, undersell.Frozen: 10},
 		},
+		"fenced and reclaimed after its SKU had settled": {
+			set: func(b *core.Book, _ *core.Campaign, h *undersell.Holding) {
+				b.Settled = true
+				h.Cell.State, h.Cell.ProofID, h.Cell.Reclaimed = core.CellFenced, "cell-1/2", true
+			},
+			stock: shards.Unsold{Granted: 30, Confirmed: 30}, confirmed: 30, want: sums{undersell.Unallocated: 60, undersell.Frozen: 10},
+		},
+		"restored after that": {
+			set: func(b *core.Book, _ *core.Campaign, h *undersell.Holding) {
+				b.Settled, h.Cell.ProofID, h.Cell.Reclaimed = true, "cell-1/2", true
+			},
+			stock: shards.Unsold{Granted: 30, Confirmed: 30}, confirmed: 30, want: sums{undersell.Unallocated: 60, undersell.Frozen: 10},
+		},
 		"restored before its fence was booked": {
 			set:   func(_ *core.Book, _ *core.Campaign, h *undersell.Holding) { h.Cell.ProofID = "cell-1/2" },
 			stock: shards.Unsold{Granted: 30, Available: 2, Confirmed: 28}, confirmed: 28, want: sums{undersell.Unallocated: 60, undersell.LeftInCell: 2, undersell.Frozen: 10},

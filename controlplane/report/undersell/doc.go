@@ -8,7 +8,8 @@
 //	LEFT_IN_CELL        available in a cell, or reserved and not paid yet, or on its way to or from it
 //	RELEASED_AFTER_END  came back to a cell when the sale was over: an unpaid order closed, a refund restocked
 //	FROZEN              in a cell that cannot be asked, or that may not sell: its fence is not booked,
-//	                    its restore not done, or its units stay with it by `reclaim: NEVER`
+//	                    its restore not done, or its units stay with it: by `reclaim: NEVER`,
+//	                    or because the SKU had settled before
 //	WRITTEN_OFF         in a cell that is lost; may or may not have been sold
 //	UNDER_REVIEW        a person has to look: a reservation in MANUAL_REVIEW, a parked message
 //

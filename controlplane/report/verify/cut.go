@@ -25,6 +25,9 @@ type Cut struct {
 	Physical  []core.PhysicalStock
 	// Open names the books with an adjustment whose shard has not answered.
 	Open map[core.BookKey]bool
+	// Deleted are the campaigns with a tombstone: shards keep their rows, and they
+	// have no book any more.
+	Deleted map[ids.CampaignID]bool
 	// Unreadable are the records that cannot be decoded or break their own law, by
 	// "KIND: KEY"; a book among them is a breach of I1.
 	Unreadable map[string]error

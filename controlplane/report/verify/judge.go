@@ -91,7 +91,7 @@ func unsold(row shards.Stock) shards.Unsold {
 }
 
 // frozen is what a cell's allocation holds beyond its shard's granted because its last fence is not
-// booked yet, or never will be (never: the campaign's `reclaim: NEVER`).
+// booked yet, or never will be (never: the campaign's `reclaim: NEVER`, or the SKU had settled).
 func frozen(b core.Book, cuts []shardCut, never bool) int64 {
 	var units int64
 	for _, s := range cuts {

@@ -104,7 +104,7 @@ func (s *Sampler) Sample(ctx context.Context) (Sample, error) {
 		total, whole := judgeSums(t, b, cuts)
 		out.Open[b.Key] = before.Open[b.Key] || after.Open[b.Key] || unsettled(before.Cells) || unsettled(after.Cells)
 		kept := int64(0)
-		if campaignOf(before.Campaigns, b.Key.Campaign).Spec.Reclaim == core.ReclaimNever {
+		if campaignOf(before.Campaigns, b.Key.Campaign).Spec.Reclaim == core.ReclaimNever || b.Settled {
 			kept = frozen(b, cuts, true)
 		}
 		out.Exact[b.Key] = whole && b.Reserve.Int64()+total.granted+kept == b.SaleLimit.Int64()

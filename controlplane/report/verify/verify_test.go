@@ -8,6 +8,7 @@ import (
 	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
+	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/testkit"
 )
 
@@ -164,9 +165,30 @@ func TestTheEndAddsUp(t *testing.T) {
 	if r := w.verify(); verdict(r, verify.I10) != verify.Broken {
 		t.Fatalf("reclaimed, and not in the book: %+v", r)
 	}
+	w.cut.Books[0].Settled = true // before the fence, which leaves such books alone
+	if r := w.verify(); verdict(r, verify.I10) != verify.OK || !r.Holds() {
+		t.Fatalf("settled: %+v", r)
+	}
+	if got, err := verify.NewSampler(w, w.reader, "c", true).Sample(testkit.Deadline(t)); err != nil || !got.Holds() {
+		t.Fatalf("settled, sampled: %+v, %v", got.Result, err)
+	}
+	w.cut.Books[0].Settled = false
 	w.cut.Campaigns[0].Spec.Reclaim = core.ReclaimNever
 	if r := w.verify(); verdict(r, verify.I10) != verify.OK {
 		t.Fatalf("never reclaimed: %+v", r)
+	}
+}
+
+// The rows of a deleted campaign stay in the shards, and no book is missed.
+func TestADeletedCampaignsRowsAreNoBreach(t *testing.T) {
+	w := newWorld(t)
+	w.cut.Books, w.cut.Campaigns = nil, nil
+	if r := w.verify(); verdict(r, verify.I2) != verify.Broken || !names(r, verify.I2, "no book") {
+		t.Fatalf("nobody deleted it: %+v", r)
+	}
+	w.cut.Deleted = map[ids.CampaignID]bool{"c": true}
+	if r := w.verify(); !r.Holds() || verdict(r, verify.I2) != verify.OK {
+		t.Errorf("%+v", r)
 	}
 }
 
