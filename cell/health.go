@@ -106,7 +106,7 @@ func (h *health) skewed() bool {
 // is told and is no reason.
 func (h *health) ready() (bool, map[string]string) {
 	faults := h.reasons()
-	ok := len(faults) == 0
+	ok := len(faults) == 0 || len(faults) == 1 && faults["keys"] != "" // the keys that it has go on
 	if h.p.standing != nil {
 		if linked, cause := h.p.standing.Linked(); !linked {
 			faults["link"] = "no stream to the control plane: " + cause
@@ -118,7 +118,7 @@ func (h *health) ready() (bool, map[string]string) {
 // faults are the names of what is wrong, sorted.
 func (h *health) faults() []string { return slices.Sorted(maps.Keys(h.reasons())) }
 
-// reasons are the faults by name: shard, redis, kafka, clock, writer, rules, mirrors.
+// reasons are the faults by name: shard, redis, kafka, clock, writer, keys, rules, mirrors.
 func (h *health) reasons() map[string]string {
 	if h.p.pulse == nil || h.p.mirrors == nil {
 		return map[string]string{"shard": "not reached yet"}
@@ -131,6 +131,9 @@ func (h *health) reasons() map[string]string {
 	}
 	if _, ok := h.p.shard.Writer(); !ok {
 		out["writer"] = "this process has no right to write"
+	}
+	if fault := h.p.keyFault(); fault != "" {
+		out["keys"] = fault
 	}
 	if age, ok := h.p.rules.Ready(); !ok || age > rulesMaxAge {
 		out["rules"] = "rules of campaigns were not read lately"

@@ -41,8 +41,9 @@ type parts struct {
 	clock    clock.Clock
 	registry *prometheus.Registry
 	tls      *transport.TLS
-	permits  *signed.KeySet
-	receipts *signed.KeySet
+	permits  *signed.Ring
+	receipts *signed.Ring
+	payKeys  *signed.Ring // nil: this process signs no questions to the channel
 
 	bell     *link.Bell
 	health   *health
@@ -75,11 +76,8 @@ func newParts(cfg Config, log *slog.Logger) (*parts, error) {
 			return nil, fmt.Errorf("tls: %w", err)
 		}
 	}
-	if p.permits, err = signed.LoadKeys(cfg.KeysDir, signed.UsePermit); err != nil {
-		return nil, fmt.Errorf("keys_dir: %w", err)
-	}
-	if p.receipts, err = signed.LoadKeys(cfg.KeysDir, signed.UseReceipt); err != nil {
-		return nil, fmt.Errorf("keys_dir: %w", err)
+	if err := p.loadKeys(); err != nil {
+		return nil, err
 	}
 	p.health = newHealth(p)
 	return p, nil
@@ -121,7 +119,7 @@ func (p *parts) openShard(ctx context.Context, group *lifecycle.Group) error {
 	}
 	closeLast(group, "shard", p.shard.Close)
 	p.standing = link.NewStanding(p.shard.Writer, p.cfg.Link.PauseMargin)
-	p.pulse = newPulse(p.shard, p.standing, p.bell, []*signed.KeySet{p.permits, p.receipts}, p.clock, p.log)
+	p.pulse = newPulse(p.shard, p.standing, p.bell, p.rings(), p.clock, p.log)
 	return nil
 }
 

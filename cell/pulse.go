@@ -36,7 +36,7 @@ type pulse struct {
 	store    fenceStore
 	standing *link.Standing
 	bell     *link.Bell
-	keys     []*signed.KeySet
+	keys     []*signed.Ring
 	clock    clock.Clock
 	log      *slog.Logger
 
@@ -44,7 +44,7 @@ type pulse struct {
 	fault atomic.Pointer[string]
 }
 
-func newPulse(store fenceStore, standing *link.Standing, bell *link.Bell, keys []*signed.KeySet, c clock.Clock, log *slog.Logger) *pulse {
+func newPulse(store fenceStore, standing *link.Standing, bell *link.Bell, keys []*signed.Ring, c clock.Clock, log *slog.Logger) *pulse {
 	p := &pulse{store: store, standing: standing, bell: bell, keys: keys, clock: c, log: log, doubt: make(chan struct{}, 1)}
 	p.note("not read yet")
 	return p

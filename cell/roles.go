@@ -18,7 +18,6 @@ import (
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/lifecycle"
-	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -128,11 +127,7 @@ func (p *parts) channel() (provider.Provider, error) {
 	if p.cfg.Provider.KeyID == "" {
 		return channel, nil
 	}
-	keys, err := signed.LoadKeys(p.cfg.KeysDir, signed.UsePayment)
-	if err != nil {
-		return nil, fmt.Errorf("keys_dir: %w", err)
-	}
-	channel.Keys, channel.Key, channel.Clock = keys, p.cfg.Provider.KeyID, p.clock
+	channel.Keys, channel.Key, channel.Clock = p.payKeys.Keys, p.cfg.Provider.KeyID, p.clock
 	return channel, nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/cellquota/cellquota/cell/link"
 	"github.com/cellquota/cellquota/internal/lifecycle"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
-	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	"github.com/cellquota/cellquota/internal/transport"
 )
@@ -117,7 +116,7 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 	}, api.Deps{
 		Standing: seller{p.standing, p.pulse, p.health.skewed}, Rules: p.rules, Mirror: p.mirror, Log: p.producer, Statuses: p.statuses, Payments: pay,
 		Orders: p.shard, Gates: p.gates, Permits: p.permits, Faults: p.health.faults, Clock: p.clock, Logger: p.log,
-		Library: p.mirror, Installed: p.shard, Keys: map[signed.Use]*signed.KeySet{signed.UsePermit: p.permits, signed.UseReceipt: p.receipts},
+		Library: p.mirror, Installed: p.shard, Keys: p.rings(),
 	})
 	opts := transport.ServerOptions{
 		Log: p.log, Dev: p.cfg.Dev, TLS: p.tls, Stopping: group.Stopping(), Authenticator: p.authenticator(), Authorizer: authorize,
@@ -145,7 +144,7 @@ func (p *parts) register(group *lifecycle.Group) error {
 		Report: p.cfg.Report.Interval,
 	}, link.Deps{
 		Shard: p.shard, Mirror: p.mirror, Rules: p.rules, Ways: p.ways(), Standing: p.standing, Bell: p.bell, Ready: p.mirrors.ready,
-		Faults: p.health.faults, Clock: p.clock, Logger: p.log,
+		Faults: p.health.faults, Keys: p.keyNames, KeyStates: p.followKeys, Clock: p.clock, Logger: p.log,
 	})
 	if err := link.Metrics(p.registry, p.standing, p.shard.Writer, p.clock); err != nil {
 		return err

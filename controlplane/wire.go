@@ -304,7 +304,7 @@ func (p *parts) register(server *grpc.Server) error {
 	}})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view, History: settle.History{Archive: p.archive}})
 	pb.RegisterRoutingServiceServer(server, p.routes)
-	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view})
+	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view, Routes: p.routes, Cells: p.hub, Peers: p.peers})
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})
 	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
 	pb.RegisterCellLinkServiceServer(server, p.hub)

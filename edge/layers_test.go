@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/cellquota/cellquota/edge/celltest"
 	"github.com/cellquota/cellquota/edge/client"
 	"github.com/cellquota/cellquota/internal/signed"
+	"github.com/cellquota/cellquota/internal/testkit"
 	cq "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -178,6 +180,12 @@ func TestPermitFaults(t *testing.T) {
 	// Rotation: a new key signs once it is ACTIVE and its file is here; the old one still verifies,
 	// until it is revoked.
 	r.addKey(signed.UsePermit, "k2")
+	testkit.Eventually(t, 10*time.Second, func() error { // read again and told of, though no state changed
+		if !slices.Contains(r.control.Keys(), "permit/k2") {
+			return fmt.Errorf("the edge tells of %v", r.control.Keys())
+		}
+		return nil
+	})
 	r.send(&cq.WatchRoutesResponse{Keys: []*cq.KeyInfo{
 		{Use: "permit", Kid: "k1", State: "ACTIVE"}, {Use: "permit", Kid: "k2", State: "PENDING"},
 	}})

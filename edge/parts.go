@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,12 +12,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/cellquota/cellquota/edge/identity"
-	"github.com/cellquota/cellquota/edge/permit"
 	"github.com/cellquota/cellquota/edge/proxy"
 	"github.com/cellquota/cellquota/edge/routes"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/lifecycle"
-	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	"github.com/cellquota/cellquota/internal/transport"
 	cq "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -38,35 +35,6 @@ func name(cfg *Config) error {
 	_, _ = rand.Read(random[:]) // never fails
 	cfg.EdgeID = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), hex.EncodeToString(random[:]))
 	return nil
-}
-
-// keyRings are the keys an edge works with.
-type keyRings struct{ permit, receipt, payment *permit.Ring }
-
-func loadRings(keysDir string) (keyRings, error) {
-	var (
-		rings keyRings
-		errs  []error
-	)
-	for use, ring := range map[signed.Use]**permit.Ring{
-		signed.UsePermit: &rings.permit, signed.UseReceipt: &rings.receipt, signed.UsePayment: &rings.payment,
-	} {
-		loaded, err := permit.LoadRing(keysDir, use)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("keys_dir: %w", err))
-		}
-		*ring = loaded
-	}
-	return rings, errors.Join(errs...)
-}
-
-// follow makes the rings go by a snapshot's key states.
-func (k keyRings) follow(s *routes.Snapshot, log *slog.Logger) {
-	for _, ring := range []*permit.Ring{k.permit, k.receipt, k.payment} {
-		if err := ring.Follow(s); err != nil {
-			log.Error("keys not read again", slog.String(telemetry.Event, "keys_reload_failed"), slog.Any(telemetry.Error, err))
-		}
-	}
 }
 
 func verifier(ctx context.Context, cfg Identity, now clock.Clock, log *slog.Logger) (*identity.Verifier, error) {
@@ -113,6 +81,7 @@ func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings
 		d.Replicas = append(d.Replicas, cq.NewRoutingServiceClient(conn))
 	}
 	d.EdgeID = cfg.EdgeID
+	d.Keys = rings.names
 	d.Applied = func(s *routes.Snapshot) {
 		rings.follow(s, d.Log)
 		cells.Sync(s.Cells)
@@ -132,17 +101,19 @@ func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings
 	return watcher, nil
 }
 
-// readiness is green once there are routes. A control plane that is gone is a reason to look at,
-// but no reason to send customers elsewhere.
-func readiness(w *routes.Watcher) telemetry.Ready {
+// readiness is green once there are routes. A control plane that is gone, or a key file that cannot
+// be read, is a reason to look at, but no reason to send customers elsewhere.
+func readiness(w *routes.Watcher, rings keyRings) telemetry.Ready {
 	return func() (bool, map[string]string) {
-		if w.Snapshot() == nil {
-			return false, map[string]string{"routes": "no snapshot from the control plane yet"}
+		faults := rings.faults()
+		switch {
+		case w.Snapshot() == nil:
+			faults["routes"] = "no snapshot from the control plane yet"
+			return false, faults
+		case !w.Connected():
+			faults["routes"] = "the control plane is not reached; the last snapshot is served"
 		}
-		if !w.Connected() {
-			return true, map[string]string{"routes": "the control plane is not reached; the last snapshot is served"}
-		}
-		return true, nil
+		return true, faults
 	}
 }
 

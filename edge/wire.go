@@ -22,6 +22,7 @@ import (
 	"github.com/cellquota/cellquota/edge/soldout"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/lifecycle"
+	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -71,6 +72,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	if err != nil {
 		return nil, err
 	}
+	group.Go("keys", func(ctx context.Context) error { return rings.run(ctx, now, log) })
 	verifier, err := verifier(group.Context(), cfg.Identity, now, log)
 	if err != nil {
 		return nil, err
@@ -113,15 +115,15 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 		Timeout: cfg.RequestTimeout, MaxWait: cfg.WaitMax, MaxWaiters: cfg.Limits.Waiters, MaxRunning: cfg.Limits.Running,
 		MaxPerUser: cfg.Limits.PerUser, CallbackWindow: cfg.Payment.CallbackWindow, Origins: cfg.CORS.Origins,
 	}, api.Parts{
-		Routes: watcher, Identity: verifier, Permits: permit.New(rings.permit), Receipts: rings.receipt,
-		PaymentKeys: rings.payment, Limits: limits, Networks: networks, SoldOut: empty, Cells: cells,
+		Routes: watcher, Identity: verifier, Permits: permit.New(rings[signed.UsePermit], now), Receipts: rings[signed.UseReceipt],
+		PaymentKeys: rings[signed.UsePayment], Limits: limits, Networks: networks, SoldOut: empty, Cells: cells,
 		Clock: now, Log: log, Registry: registry, Stopping: group.Stopping(),
 	})
 	listener, err := serveHTTP(group, cfg, face, log)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(watcher), level, metricsOptions(cfg, log)...)
+	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(watcher, rings), level, metricsOptions(cfg, log)...)
 	if err != nil {
 		return nil, err
 	}

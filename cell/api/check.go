@@ -85,7 +85,7 @@ func (s *Server) checkAdmit(out *checked, in *pb.AdmitAsk) *refused {
 	if err := errors.Join(plain("device_id", in.GetDeviceId(), maxDevice), plain("risk_tier", in.GetRiskTier(), maxTier)); err != nil {
 		return invalid(err)
 	}
-	out.permit, err = signed.VerifyPermit(in.GetPermit(), s.Permits)
+	out.permit, err = signed.VerifyPermit(in.GetPermit(), s.Permits.Keys())
 	if err != nil || out.permit.Campaign != out.campaign.ID || out.permit.SKU != out.sku.ID || out.permit.User != out.user {
 		return &refused{outcome: pb.AdmitOutcome_ADMIT_OUTCOME_PERMIT_INVALID}
 	}

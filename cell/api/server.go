@@ -128,14 +128,14 @@ type Deps struct {
 	Payments Payments
 	Orders   Orders
 	Gates    Gates
-	Permits  *signed.KeySet
+	Permits  *signed.Ring
 	// Faults are the names of readiness faults.
 	Faults func() []string
 	// Library and Installed are asked by Shadow; nil: it says so.
 	Library   Library
 	Installed Installed
 	// Keys are the key sets of this process, by use; for Shadow.
-	Keys   map[signed.Use]*signed.KeySet
+	Keys   []*signed.Ring
 	Clock  clock.Clock
 	Logger *slog.Logger
 }

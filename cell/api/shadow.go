@@ -78,10 +78,8 @@ func (s *Server) shadowSKUs(ctx context.Context, c *campaigns.Campaign, out *pb.
 // kids names the keys whose bytes this process has, "USE/KID", sorted.
 func (s *Server) kids() []string {
 	var out []string
-	for use, set := range s.Keys {
-		for _, kid := range set.Kids() {
-			out = append(out, string(use)+"/"+kid)
-		}
+	for _, ring := range s.Keys {
+		out = append(out, ring.Names()...)
 	}
 	slices.Sort(out)
 	return out

@@ -77,7 +77,7 @@ func TestShadow(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := New(Settings{Cell: "cell-1", Instance: "p1", Admits: true}, Deps{
-			Rules: rules, Mirror: s, Gates: s, Library: s, Installed: s, Faults: func() []string { return nil }, Keys: map[signed.Use]*signed.KeySet{signed.UsePermit: keys},
+			Rules: rules, Mirror: s, Gates: s, Library: s, Installed: s, Faults: func() []string { return nil }, Keys: []*signed.Ring{signed.NewRing(keys)},
 		})
 		row.spoil(s, p)
 		got, err := p.Shadow(t.Context(), &pb.ShadowRequest{CampaignId: "c"})

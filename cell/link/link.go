@@ -103,8 +103,12 @@ type Deps struct {
 	Ready func(c *campaigns.Campaign) (ready bool, detail string)
 	// Faults are the names of readiness faults for KeepAlive.
 	Faults func() []string
-	Clock  clock.Clock
-	Logger *slog.Logger
+	// Keys names the signing keys that this process has, for KeepAlive; nil: it tells of none.
+	Keys func() []string
+	// KeyStates is told what the leader says of signing keys; nil: nobody wants to know.
+	KeyStates func([]*pb.KeyInfo)
+	Clock     clock.Clock
+	Logger    *slog.Logger
 }
 
 // Link keeps the stream. Run is its only goroutine from outside.

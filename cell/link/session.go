@@ -182,6 +182,10 @@ func (s *session) receive(ctx context.Context) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+		case *pb.LinkResponse_KeyStates:
+			if s.KeyStates != nil {
+				s.KeyStates(k.KeyStates.GetKeys())
+			}
 		case *pb.LinkResponse_Refusal:
 			return &Refused{Code: k.Refusal.GetCode(), Detail: k.Refusal.GetDetail(), Leader: k.Refusal.GetLeaderAddress()}
 		default:

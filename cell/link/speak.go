@@ -88,9 +88,11 @@ func (s *session) keepalive(sequence int64) error {
 		clear(s.sent) // answers to older ones are of no use any more
 	}
 	s.sent[sequence] = s.Clock.Now()
-	return s.write(&pb.LinkRequest{Kind: &pb.LinkRequest_KeepAlive{KeepAlive: &pb.KeepAlive{
-		Sequence: sequence, Reporter: s.reports.Load(), Faults: s.Faults(),
-	}}})
+	alive := &pb.KeepAlive{Sequence: sequence, Reporter: s.reports.Load(), Faults: s.Faults()}
+	if s.Keys != nil {
+		alive.Keys = s.Keys()
+	}
+	return s.write(&pb.LinkRequest{Kind: &pb.LinkRequest_KeepAlive{KeepAlive: alive}})
 }
 
 // acknowledged counts the lease's life from when the keep-alive left.

@@ -13,21 +13,21 @@ func (a *Answerer) receipt(q Query) (*signed.Receipt, error) {
 	if q.Receipt == "" {
 		return nil, nil
 	}
-	r, err := signed.VerifyReceipt(q.Receipt, a.keys)
+	r, err := signed.VerifyReceipt(q.Receipt, a.keys.Keys())
 	if err != nil || r.User != q.User || r.Request != q.Request || r.Campaign != q.Scope.Campaign || r.SKU != q.SKU || r.Cell != a.cfg.Cell {
 		return nil, ErrReceipt
 	}
 	return &r, nil
 }
 
-// Sign makes the receipt of an accepted request under the greatest key id; empty when it cannot be
+// Sign makes the receipt of an accepted request under the key that signs now; empty when it cannot be
 // made (no key): the answer is worth more than its receipt.
 func (a *Answerer) Sign(q Query, build ids.Build, at time.Time) string {
-	kids := a.keys.Kids()
-	if len(kids) == 0 {
+	keys, kid := a.keys.Signer(a.clock.Now())
+	if kid == "" {
 		return ""
 	}
-	token, err := signed.Receipt{User: q.User, Request: q.Request, Campaign: q.Scope.Campaign, SKU: q.SKU, Cell: a.cfg.Cell, Build: build, At: at}.Sign(a.keys, kids[len(kids)-1])
+	token, err := signed.Receipt{User: q.User, Request: q.Request, Campaign: q.Scope.Campaign, SKU: q.SKU, Cell: a.cfg.Cell, Build: build, At: at}.Sign(keys, kid)
 	if err != nil {
 		return ""
 	}

@@ -60,14 +60,14 @@ type Answerer struct {
 	cfg    Config
 	mirror Mirror
 	shard  Shard
-	keys   *signed.KeySet
+	keys   *signed.Ring
 	clock  clock.Clock
 	reads  *rate.Limiter
 	behind prometheus.Histogram
 }
 
 // New makes an Answerer; keys are the receipt keys.
-func New(cfg Config, mirror Mirror, s Shard, keys *signed.KeySet, c clock.Clock, reg prometheus.Registerer) (*Answerer, error) {
+func New(cfg Config, mirror Mirror, s Shard, keys *signed.Ring, c clock.Clock, reg prometheus.Registerer) (*Answerer, error) {
 	if cfg.ReadRate <= 0 {
 		cfg.ReadRate = 2000
 	}

@@ -44,7 +44,7 @@ func answerer(t *testing.T, m admission.Result, r rows, rate int) *Answerer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := New(Config{Cell: "cell-1", ReadRate: rate}, mirror{m}, r, keys, clock.NewManual(time.Unix(1000, 0)), nil)
+	a, err := New(Config{Cell: "cell-1", ReadRate: rate}, mirror{m}, r, signed.NewRing(keys), clock.NewManual(time.Unix(1000, 0)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ var table = map[string][]string{
 	pb.AccessService_CreateToken_FullMethodName:   sre,
 	pb.AccessService_ListTokens_FullMethodName:    sre,
 	pb.AccessService_RevokeToken_FullMethodName:   sre,
-	pb.AccessService_ListKeys_FullMethodName:      everyOperator,
+	pb.AccessService_ListKeys_FullMethodName:      orReplica,
 	pb.AccessService_RotateKey_FullMethodName:     sre,
 	pb.AccessService_RevokeKey_FullMethodName:     sre,
 	pb.AccessService_ListApprovals_FullMethodName: everyOperator,

@@ -18,6 +18,10 @@ type Access struct {
 	pb.UnimplementedAccessServiceServer
 	Intent *intent.Service
 	View   *view.View
+	// Routes, Cells and Peers know who has which signing keys; nil: nobody of theirs.
+	Routes *Routes
+	Cells  CellKeys
+	Peers  Peers
 }
 
 // CreateToken mints a token; its text is in this answer only.

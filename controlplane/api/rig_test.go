@@ -50,6 +50,8 @@ type rig struct {
 	wire   *bufconn.Listener
 	acks   chan struct{}
 	hands  *hands
+
+	cellKeys cellKeys
 }
 
 // hands is the system's clock, which a test puts forward.
@@ -126,7 +128,7 @@ func (hub) Reported(cell ids.CellID, from int64) (age time.Duration, atRisk int6
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	etcd := testkit.Etcd(t, 1)
-	r := &rig{t: t, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64), hands: &hands{Clock: clock.System()}}
+	r := &rig{t: t, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64), hands: &hands{Clock: clock.System()}, cellKeys: cellKeys{}}
 	var err error
 	if r.store, err = store.Open(store.Config{Endpoints: etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: r.hands}); err != nil {
 		t.Fatal(err)
@@ -170,7 +172,7 @@ func (r *rig) serve() {
 	})
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: verbs, View: r.view, Clock: clock.System(), Shards: r.shards})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: verbs, View: r.view})
-	pb.RegisterAccessServiceServer(server, &api.Access{Intent: verbs, View: r.view})
+	pb.RegisterAccessServiceServer(server, &api.Access{Intent: verbs, View: r.view, Routes: r.routes, Cells: r.cellKeys})
 	pb.RegisterRoutingServiceServer(server, r.routes)
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: verbs, Reader: operation.Reader{View: r.view}})
 	go func() { _ = server.Serve(r.wire) }()

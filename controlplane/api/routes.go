@@ -42,7 +42,7 @@ func routesOf(s view.Snapshot) routes {
 		out.cells[string(c.Spec.ID)] = cellRoute(s, c)
 	}
 	for _, k := range s.Keys() {
-		out.keys = append(out.keys, &pb.KeyInfo{Use: k.Use, Kid: k.KID, State: k.State})
+		out.keys = append(out.keys, convert.Key(k))
 	}
 	return out
 }

@@ -32,7 +32,13 @@ type Routes struct {
 }
 
 // follower is one edge's stream.
-type follower struct{ acked int64 }
+type follower struct {
+	acked int64
+	keys  []string // "USE/KID"
+}
+
+// maxKeyNames bounds the keys kept of an edge.
+const maxKeyNames = 3 * core.MaxKeys
 
 // WatchRoutes sends a full snapshot, then changes, each with the revision of the
 // view that it brings the edge to; the edge acknowledges revisions.
@@ -50,7 +56,7 @@ func (h *Routes) WatchRoutes(stream grpc.BidiStreamingServer[pb.WatchRoutesReque
 	if _, err := h.View.WaitFor(stream.Context(), 1); err != nil {
 		return err
 	}
-	me := h.join(hello.GetEdgeId())
+	me := h.join(hello)
 	defer h.leave(hello.GetEdgeId(), me)
 	ended := make(chan error, 1)
 	go h.acknowledgements(stream, me, ended) // ends with the stream, which ends when this returns
@@ -87,20 +93,24 @@ func (h *Routes) acknowledgements(stream grpc.BidiStreamingServer[pb.WatchRoutes
 			return
 		}
 		h.mu.Lock()
-		me.acked = max(me.acked, m.GetAckedRevision())
+		me.acked, me.keys = max(me.acked, m.GetAckedRevision()), named(m)
 		h.mu.Unlock()
 		h.tell()
 	}
 }
 
-func (h *Routes) join(edge string) *follower {
+func named(m *pb.WatchRoutesRequest) []string {
+	return m.GetKeys()[:min(len(m.GetKeys()), maxKeyNames)]
+}
+
+func (h *Routes) join(hello *pb.WatchRoutesRequest) *follower {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.edges == nil {
 		h.edges = map[string]*follower{}
 	}
-	me := &follower{}
-	h.edges[edge] = me // a second stream of one edge takes the place of the first
+	me := &follower{keys: named(hello)}
+	h.edges[hello.GetEdgeId()] = me // a second stream of one edge takes the place of the first
 	return me
 }
 
@@ -126,6 +136,17 @@ func (h *Routes) Edges() map[string]int64 {
 	out := make(map[string]int64, len(h.edges))
 	for id, e := range h.edges {
 		out[id] = e.acked
+	}
+	return out
+}
+
+// Keys gives the connected edges with the keys whose bytes each has.
+func (h *Routes) Keys() map[string][]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make(map[string][]string, len(h.edges))
+	for id, e := range h.edges {
+		out[id] = e.keys
 	}
 	return out
 }

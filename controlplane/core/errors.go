@@ -70,6 +70,15 @@ var (
 	ErrTokenExists = errors.New("the token exists, and its secret is not shown twice")
 	// ErrTokenLimit: there are as many tokens as every replica may hold.
 	ErrTokenLimit = errors.New("too many tokens")
+	// ErrKeyMissing: a live edge or cell process has not told that it has the key's
+	// bytes. Put the file there and repeat.
+	ErrKeyMissing = errors.New("not everybody has the key")
+	// ErrKeyRevoked: the key was revoked; it never signs again. P: mint another key.
+	ErrKeyRevoked = errors.New("the key was revoked")
+	// ErrKeyActive: no other key could sign. Rotate first.
+	ErrKeyActive = errors.New("no other ACTIVE key signs yet")
+	// ErrKeyLimit: there are as many keys of the use as messages and directories hold. P.
+	ErrKeyLimit = errors.New("too many keys of this use")
 	// ErrStaleCell: the step was decided against an older fence version of the
 	// cell than the book has seen. Read and decide again.
 	ErrStaleCell = errors.New("the step belongs to an old fence version")

@@ -47,10 +47,3 @@ func (i Instance) Check() error {
 	}
 	return nil
 }
-
-// Key is the state of one signing key; its bytes are files.
-type Key struct {
-	Use, KID, State string
-	NotBefore       time.Time
-	ModRevision     int64
-}

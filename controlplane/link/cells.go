@@ -116,6 +116,8 @@ type Process struct {
 	LeaseRemaining time.Duration
 	Reporter       bool
 	Faults         []string // of readiness, as its last keep-alive named them
+	Keys           []string // signing keys whose bytes it has, "USE/KID"
+	Heard          bool     // a keep-alive came: Keys is what it has, not nothing yet
 }
 
 // Processes gives the processes of a cell that are linked to this leader, in the
@@ -127,7 +129,7 @@ func (h *Hub) Processes(cell ids.CellID) []Process {
 	for _, s := range h.streamsOf(cell) {
 		p := Process{Instance: s.instance, LeaseRemaining: s.remaining(now), Reporter: reporter.Stream == s.id}
 		s.mu.Lock()
-		p.Lease, p.Faults = s.lease, slices.Clone(s.faults)
+		p.Lease, p.Faults, p.Keys, p.Heard = s.lease, slices.Clone(s.faults), slices.Clone(s.keys), s.heard
 		s.mu.Unlock()
 		out = append(out, p)
 	}

@@ -24,6 +24,7 @@ const (
 	maxAcks   = 4096 // campaigns whose acknowledgement a stream keeps
 	maxUsages = 4096 // SKUs whose report a cell keeps
 	maxFaults = 32   // readiness faults kept of a process
+	maxKeys   = 192  // signing keys kept of a process
 )
 
 // Options of a Hub; zero values have the default in brackets.
@@ -153,6 +154,7 @@ func (h *Hub) watch(r *reign) {
 		snapshot := h.View.Snapshot()
 		for _, s := range r.all() {
 			cell, known := snapshot.Cell(s.cell)
+			s.tellKeys(snapshot)
 			if !known || snapshot.Revision() < s.cellRevision() {
 				continue
 			}

@@ -55,6 +55,7 @@ func (s *stream) keep() {
 		case k := <-s.alive:
 			s.keepOnce()
 			s.reportsNow(k.GetReporter())
+			s.tellKeys(s.hub.View.Snapshot()) // again, where there was no room
 			s.queue(&pb.LinkResponse{Kind: &pb.LinkResponse_KeepAliveAck{KeepAliveAck: &pb.KeepAliveAck{
 				Sequence: k.GetSequence(), LeaseRemainingMs: s.remaining(s.hub.Clock.Now()).Milliseconds(),
 				CellState: pb.CellState(s.hub.cellState(s.cell, s.welcomed)),

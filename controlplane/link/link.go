@@ -40,6 +40,7 @@ func (s *stream) serve() {
 	s.reign.add(s)
 	defer s.reign.remove(s)
 	s.queue(s.welcome())
+	s.tellKeys(s.hub.View.Snapshot())
 	close(s.registered)
 	s.reportsNow(s.hello.GetReporter())
 	s.hub.Log.InfoContext(s.ctx, "cell process registered", s.fields("link_opened")...)

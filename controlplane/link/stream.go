@@ -38,11 +38,15 @@ type stream struct {
 	hello        *pb.Hello
 	claims       bool // guarded by reign.mu
 
+	told toldKeys
+
 	mu       sync.Mutex
 	lease    int64
 	expires  time.Time
 	revision int64 // of the cell's record that let it in
 	faults   []string
+	keys     []string // "USE/KID", as the last keep-alive named them
+	heard    bool     // a keep-alive came
 	acks     map[ids.CampaignID]ack
 }
 
@@ -158,6 +162,7 @@ func (s *stream) take(m *pb.LinkRequest) {
 func (s *stream) beat(k *pb.KeepAlive) {
 	s.mu.Lock()
 	s.faults = k.GetFaults()[:min(len(k.GetFaults()), maxFaults)]
+	s.keys, s.heard = k.GetKeys()[:min(len(k.GetKeys()), maxKeys)], true
 	s.mu.Unlock()
 	for {
 		select {

@@ -83,7 +83,7 @@ func (p Preflight) Run(ctx context.Context, s view.Snapshot, c core.Campaign) []
 // which cells judge.
 func active(keys []core.Key) (out []string) {
 	for _, k := range keys {
-		if k.State == "ACTIVE" && (k.Use == "permit" || k.Use == "receipt") {
+		if k.State == core.KeyActive && (k.Use == "permit" || k.Use == "receipt") {
 			out = append(out, k.Use+"/"+k.KID)
 		}
 	}

@@ -97,7 +97,7 @@ func (s *Store) decodeKind(kind Kind, kv *mvccpb.KeyValue) (any, error) {
 	case KindTerm:
 		return decodeTerm(kv)
 	case KindKey:
-		return decodeKey(kv)
+		return checked(decodeKey(kv))
 	case KindRestored:
 		return checked(decodeRestored(kv))
 	case KindReplica:

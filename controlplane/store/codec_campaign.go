@@ -93,15 +93,6 @@ func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
 	return o, r.err
 }
 
-func decodeKey(kv *mvccpb.KeyValue) (core.Key, error) {
-	var m storev1.Key
-	err := decode(kv.Value, &m)
-	return core.Key{
-		Use: m.GetInfo().GetUse(), KID: m.GetInfo().GetKid(), State: m.GetInfo().GetState(),
-		NotBefore: convert.FromTime(m.GetNotBefore()), ModRevision: kv.ModRevision,
-	}, err
-}
-
 func words[T ~string](in []T) []string {
 	var out []string
 	for _, v := range in {

@@ -106,6 +106,7 @@ func (k keys) stock(id ids.SKUID) string         { return k.room(KindStock) + st
 func (k keys) operation(id string) string        { return k.room(KindOperation) + id }
 func (k keys) approval(id string) string         { return k.room(KindApproval) + id }
 func (k keys) token(id string) string            { return k.room(KindToken) + id }
+func (k keys) key(use, kid string) string        { return k.room(KindKey) + use + "/" + kid }
 func (k keys) replica(address string) string     { return k.room(KindReplica) + address }
 func (k keys) leader() string                    { return k.room(KindLeader) }
 func (k keys) term() string                      { return k.room(KindTerm) }

@@ -18,6 +18,7 @@ import (
 	"github.com/cellquota/cellquota/edge/routes"
 	"github.com/cellquota/cellquota/edge/soldout"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -37,8 +38,8 @@ type Parts struct {
 	Routes      interface{ Snapshot() *routes.Snapshot }
 	Identity    *identity.Verifier
 	Permits     *permit.Office
-	Receipts    *permit.Ring
-	PaymentKeys *permit.Ring
+	Receipts    *signed.Ring
+	PaymentKeys *signed.Ring
 	Limits      *limit.Limiter
 	Networks    *limit.Networks
 	SoldOut     *soldout.Cache

@@ -23,6 +23,7 @@ type Control struct {
 	sent    []*cq.WatchRoutesResponse // since the last full one, which is the first
 	watches map[chan struct{}]struct{}
 	acks    []int64
+	keys    []string
 	hellos  int
 	server  *grpc.Server
 }
@@ -65,6 +66,13 @@ func (c *Control) Acked() (acks []int64, hellos int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]int64(nil), c.acks...), c.hellos
+}
+
+// Keys are the keys that an edge told of last.
+func (c *Control) Keys() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keys
 }
 
 // WatchRoutes implements the service.
@@ -123,7 +131,7 @@ func (c *Control) record(stream cq.RoutingService_WatchRoutesServer) {
 			return // the stream is over
 		}
 		c.mu.Lock()
-		c.acks = append(c.acks, m.GetAckedRevision())
+		c.acks, c.keys = append(c.acks, m.GetAckedRevision()), m.GetKeys()
 		c.mu.Unlock()
 	}
 }

@@ -1,5 +1,5 @@
 // Package permit gives out and checks permits: short-lived signed rights of one user to try for one
-// SKU. It also keeps the rings of the other keys an edge verifies with.
+// SKU.
 //
 // # Promise
 //
@@ -8,10 +8,10 @@
 //   - Check has one error for every cause: forged, of another campaign, SKU or user, or signed with
 //     a key that was revoked. Whether it has expired is the caller's question, since a repeat may
 //     come later than its permit lasts.
-//   - Signing uses the key that the control plane calls ACTIVE. Where it says nothing, or names a
-//     key whose file has not come here yet, it is the greatest key id on disk.
+//   - Signing uses the key that the ring says signs now (internal/signed, Ring).
 //
 // # Neighbours
 //
-// internal/signed is the format; edge/routes brings the states of keys, key files are mounted.
+// internal/signed is the format and the ring of keys; the edge's root makes the ring follow the
+// states that edge/routes brings.
 package permit

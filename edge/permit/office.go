@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/signed"
 )
@@ -14,18 +15,20 @@ var ErrInvalid = errors.New("permit is not valid")
 
 // Office gives out permits and checks them. It is safe for concurrent use.
 type Office struct {
-	ring *Ring
+	ring  *signed.Ring
+	clock clock.Clock
 }
 
-// New returns an office that works with the ring of use permit.
-func New(ring *Ring) *Office { return &Office{ring} }
+// New returns an office that works with the ring of use permit; the clock says which key has begun
+// to sign.
+func New(ring *signed.Ring, c clock.Clock) *Office { return &Office{ring, c} }
 
 // Issue makes a permit for [notBefore, expires). It fails only when no key is left to sign with.
 func (o *Office) Issue(campaign ids.CampaignID, sku ids.SKUID, user ids.UserID, notBefore, expires time.Time) (string, error) {
-	now := o.ring.current.Load()
+	keys, kid := o.ring.Signer(o.clock.Now())
 	token, err := signed.Permit{
 		Campaign: campaign, SKU: sku, User: user, NotBefore: notBefore, Expires: expires, Nonce: signed.NewNonce(),
-	}.Sign(now.keys, now.signing)
+	}.Sign(keys, kid)
 	if err != nil {
 		return "", fmt.Errorf("permit: sign: %w", err)
 	}

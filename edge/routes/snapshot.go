@@ -7,20 +7,14 @@ import (
 
 	"github.com/cellquota/cellquota/edge/route"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/signed"
 )
 
 // Key is one key's state as the control plane has it; its bytes are a file of this edge.
 type Key struct {
-	Use   string // permit, receipt or payment
-	KID   string
-	State string // PENDING, ACTIVE, RETIRING or REVOKED
+	Use string // permit, receipt or payment
+	signed.Status
 }
-
-// States of a key that the edge acts on.
-const (
-	KeyActive  = "ACTIVE"  // sign with it
-	KeyRevoked = "REVOKED" // nothing signed with it is good
-)
 
 // Snapshot is one immutable state of the copy. The nil Snapshot is empty.
 type Snapshot struct {
@@ -64,13 +58,11 @@ func (s *Snapshot) Cells(yield func(*route.Cell) bool) {
 	each(s, cells, yield)
 }
 
-// KeyStates are the states of the keys of a use, by key id; empty: the control plane has said
-// nothing about them.
-func (s *Snapshot) KeyStates(use string) map[string]string {
-	out := map[string]string{}
+// KeyStates are the states of the keys of a use; none: the control plane has said nothing about them.
+func (s *Snapshot) KeyStates(use signed.Use) (out []signed.Status) {
 	each(s, keys, func(k Key) bool {
-		if k.Use == use {
-			out[k.KID] = k.State
+		if k.Use == string(use) {
+			out = append(out, k.Status)
 		}
 		return true
 	})

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-memdb"
 
 	"github.com/cellquota/cellquota/edge/route"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	cq "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -139,11 +141,15 @@ func editKeys(txn *memdb.Txn, in []*cq.KeyInfo) error {
 		return err
 	}
 	for _, k := range in {
-		if err := txn.Insert(keys, Key{Use: k.GetUse(), KID: k.GetKid(), State: k.GetState()}); err != nil {
+		if err := txn.Insert(keys, keyOf(k)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func keyOf(k *cq.KeyInfo) Key {
+	return Key{Use: k.GetUse(), Status: signed.Status{KID: k.GetKid(), State: signed.State(k.GetState()), NotBefore: time.UnixMilli(k.GetNotBeforeMs())}}
 }
 
 func (s *Store) quarantine(what string, id slog.Attr, err error) {

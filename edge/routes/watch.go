@@ -37,7 +37,9 @@ type Deps struct {
 	// Replicas are the control-plane replicas, at least one; a cycle uses one, the next another.
 	Replicas []cq.RoutingServiceClient
 	// Applied, if not nil, is told each new snapshot before it is acknowledged.
-	Applied  func(*Snapshot)
+	Applied func(*Snapshot)
+	// Keys names the signing keys whose bytes this edge has, "USE/KID"; nil: it tells of none.
+	Keys     func() []string
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -99,9 +101,13 @@ func (w *Watcher) cycle(ctx context.Context, replica cq.RoutingServiceClient) (a
 	if err != nil {
 		return 0, fmt.Errorf("connect: %w", err)
 	}
-	if err := stream.Send(&cq.WatchRoutesRequest{EdgeId: w.deps.EdgeID}); err != nil {
+	say := w.speaker(stream)
+	if err := say.acknowledge(0); err != nil {
 		return 0, fmt.Errorf("hello: %w", err)
 	}
+	telling := make(chan struct{})
+	go func() { defer close(telling); say.keys(ctx) }()
+	defer func() { cancel(); <-telling }()
 	for {
 		// 2. Apply one message.
 		m, err := stream.Recv()
@@ -123,7 +129,7 @@ func (w *Watcher) cycle(ctx context.Context, replica cq.RoutingServiceClient) (a
 		}
 
 		// 3. Acknowledge what readers can now see.
-		if err := stream.Send(&cq.WatchRoutesRequest{EdgeId: w.deps.EdgeID, AckedRevision: m.GetRevision()}); err != nil {
+		if err := say.acknowledge(m.GetRevision()); err != nil {
 			return applied, fmt.Errorf("acknowledge: %w", err)
 		}
 	}

@@ -22,8 +22,9 @@ type HTTP struct {
 	URL     string
 	Timeout time.Duration // default 2 s
 	Client  *http.Client  // default: a client of its own
-	// Keys sign questions, and answers must be signed by one of them; nil: neither is.
-	Keys *signed.KeySet
+	// Keys gives those that sign questions now, and by one of which answers must be signed; nil:
+	// neither is.
+	Keys func() *signed.KeySet
 	// Key is the id of the one that signs questions.
 	Key string
 	// Clock is the time of signatures; set with Keys.
@@ -116,7 +117,7 @@ func (h *HTTP) sign(req *http.Request, body []byte) error {
 	if h.Keys == nil {
 		return nil
 	}
-	header, err := signed.SignPayment(h.Clock.Now(), signedText(req.Method, req.URL.Path, body), h.Keys, h.Key)
+	header, err := signed.SignPayment(h.Clock.Now(), signedText(req.Method, req.URL.Path, body), h.Keys(), h.Key)
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (h *HTTP) verify(res *http.Response, path string, body []byte) error {
 		return nil
 	}
 	text := signedText("ANSWER", path, body)
-	if err := signed.VerifyPayment(res.Header.Get(signed.PaymentHeader), text, h.Clock.Now(), signatureWindow, h.Keys); err != nil {
+	if err := signed.VerifyPayment(res.Header.Get(signed.PaymentHeader), text, h.Clock.Now(), signatureWindow, h.Keys()); err != nil {
 		return fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	return nil

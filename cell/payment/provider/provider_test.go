@@ -147,7 +147,7 @@ func TestHTTPSignatures(t *testing.T) {
 			w.Header().Set(signed.PaymentHeader, c.header)
 			_, _ = io.WriteString(w, body)
 		}))
-		h := &HTTP{URL: server.URL, Keys: keys, Key: "k1", Clock: clock.System()}
+		h := &HTTP{URL: server.URL, Keys: func() *signed.KeySet { return keys }, Key: "k1", Clock: clock.System()}
 		if got, err := h.Inquire(t.Context(), "o", "p"); got.Status != c.want || (err == nil) != (c.want == Failed) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}

@@ -629,7 +629,10 @@ func (*ListKeysRequest) Descriptor() ([]byte, []int) {
 type ListKeysResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By use, then id.
-	Keys          []*SigningKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	Keys []*SigningKey `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	// Live edges and cell processes with the keys that they told of. A replica that is asked by
+	// another names only those connected to itself.
+	Holders       []*KeyHolder `protobuf:"bytes,2,rep,name=holders,proto3" json:"holders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -671,12 +674,74 @@ func (x *ListKeysResponse) GetKeys() []*SigningKey {
 	return nil
 }
 
+func (x *ListKeysResponse) GetHolders() []*KeyHolder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+// KeyHolder is one live process and the keys whose bytes it has.
+type KeyHolder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "edge/ID", or "cell/CELL/INSTANCE".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// "USE/KID", sorted; at most 64 of each use.
+	Keys          []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyHolder) Reset() {
+	*x = KeyHolder{}
+	mi := &file_cellquota_v1_access_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyHolder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyHolder) ProtoMessage() {}
+
+func (x *KeyHolder) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_access_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyHolder.ProtoReflect.Descriptor instead.
+func (*KeyHolder) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *KeyHolder) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KeyHolder) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 // RotateKeyRequest names a key.
 type RotateKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// permit, receipt or payment.
 	Use string `protobuf:"bytes,1,opt,name=use,proto3" json:"use,omitempty"`
-	// Key id, [A-Za-z0-9_-]{1,32}; its bytes are already in every keys_dir.
+	// Key id, [A-Za-z0-9_-]{1,64}; its bytes are already in every keys_dir.
 	Kid string `protobuf:"bytes,2,opt,name=kid,proto3" json:"kid,omitempty"`
 	// Nothing is signed with it before; absent: now.
 	NotBefore *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
@@ -692,7 +757,7 @@ type RotateKeyRequest struct {
 
 func (x *RotateKeyRequest) Reset() {
 	*x = RotateKeyRequest{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[10]
+	mi := &file_cellquota_v1_access_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +769,7 @@ func (x *RotateKeyRequest) String() string {
 func (*RotateKeyRequest) ProtoMessage() {}
 
 func (x *RotateKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[10]
+	mi := &file_cellquota_v1_access_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +782,7 @@ func (x *RotateKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeyRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeyRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RotateKeyRequest) GetUse() string {
@@ -775,7 +840,7 @@ type RotateKeyResponse struct {
 
 func (x *RotateKeyResponse) Reset() {
 	*x = RotateKeyResponse{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[11]
+	mi := &file_cellquota_v1_access_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +852,7 @@ func (x *RotateKeyResponse) String() string {
 func (*RotateKeyResponse) ProtoMessage() {}
 
 func (x *RotateKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[11]
+	mi := &file_cellquota_v1_access_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +865,7 @@ func (x *RotateKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeyResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeyResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{11}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RotateKeyResponse) GetKey() *SigningKey {
@@ -836,7 +901,7 @@ type RevokeKeyRequest struct {
 
 func (x *RevokeKeyRequest) Reset() {
 	*x = RevokeKeyRequest{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[12]
+	mi := &file_cellquota_v1_access_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +913,7 @@ func (x *RevokeKeyRequest) String() string {
 func (*RevokeKeyRequest) ProtoMessage() {}
 
 func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[12]
+	mi := &file_cellquota_v1_access_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +926,7 @@ func (x *RevokeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyRequest.ProtoReflect.Descriptor instead.
 func (*RevokeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{12}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RevokeKeyRequest) GetUse() string {
@@ -912,7 +977,7 @@ type RevokeKeyResponse struct {
 
 func (x *RevokeKeyResponse) Reset() {
 	*x = RevokeKeyResponse{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[13]
+	mi := &file_cellquota_v1_access_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +989,7 @@ func (x *RevokeKeyResponse) String() string {
 func (*RevokeKeyResponse) ProtoMessage() {}
 
 func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[13]
+	mi := &file_cellquota_v1_access_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1002,7 @@ func (x *RevokeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyResponse.ProtoReflect.Descriptor instead.
 func (*RevokeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RevokeKeyResponse) GetKey() *SigningKey {
@@ -985,7 +1050,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[14]
+	mi := &file_cellquota_v1_access_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -997,7 +1062,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[14]
+	mi := &file_cellquota_v1_access_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1010,7 +1075,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Approval) GetApprovalId() string {
@@ -1105,7 +1170,7 @@ type ListApprovalsRequest struct {
 
 func (x *ListApprovalsRequest) Reset() {
 	*x = ListApprovalsRequest{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[15]
+	mi := &file_cellquota_v1_access_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1182,7 @@ func (x *ListApprovalsRequest) String() string {
 func (*ListApprovalsRequest) ProtoMessage() {}
 
 func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[15]
+	mi := &file_cellquota_v1_access_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1195,7 @@ func (x *ListApprovalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsRequest.ProtoReflect.Descriptor instead.
 func (*ListApprovalsRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListApprovalsRequest) GetPageSize() int32 {
@@ -1167,7 +1232,7 @@ type ListApprovalsResponse struct {
 
 func (x *ListApprovalsResponse) Reset() {
 	*x = ListApprovalsResponse{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[16]
+	mi := &file_cellquota_v1_access_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1244,7 @@ func (x *ListApprovalsResponse) String() string {
 func (*ListApprovalsResponse) ProtoMessage() {}
 
 func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[16]
+	mi := &file_cellquota_v1_access_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1257,7 @@ func (x *ListApprovalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListApprovalsResponse.ProtoReflect.Descriptor instead.
 func (*ListApprovalsResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListApprovalsResponse) GetApprovals() []*Approval {
@@ -1222,7 +1287,7 @@ type ApproveRequest struct {
 
 func (x *ApproveRequest) Reset() {
 	*x = ApproveRequest{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[17]
+	mi := &file_cellquota_v1_access_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1299,7 @@ func (x *ApproveRequest) String() string {
 func (*ApproveRequest) ProtoMessage() {}
 
 func (x *ApproveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[17]
+	mi := &file_cellquota_v1_access_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1312,7 @@ func (x *ApproveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveRequest.ProtoReflect.Descriptor instead.
 func (*ApproveRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ApproveRequest) GetApprovalId() string {
@@ -1277,7 +1342,7 @@ type ApproveResponse struct {
 
 func (x *ApproveResponse) Reset() {
 	*x = ApproveResponse{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[18]
+	mi := &file_cellquota_v1_access_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1354,7 @@ func (x *ApproveResponse) String() string {
 func (*ApproveResponse) ProtoMessage() {}
 
 func (x *ApproveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[18]
+	mi := &file_cellquota_v1_access_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1367,7 @@ func (x *ApproveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApproveResponse.ProtoReflect.Descriptor instead.
 func (*ApproveResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{18}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApproveResponse) GetApproval() *Approval {
@@ -1332,7 +1397,7 @@ type RejectRequest struct {
 
 func (x *RejectRequest) Reset() {
 	*x = RejectRequest{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[19]
+	mi := &file_cellquota_v1_access_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1409,7 @@ func (x *RejectRequest) String() string {
 func (*RejectRequest) ProtoMessage() {}
 
 func (x *RejectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[19]
+	mi := &file_cellquota_v1_access_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1422,7 @@ func (x *RejectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectRequest.ProtoReflect.Descriptor instead.
 func (*RejectRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{19}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RejectRequest) GetApprovalId() string {
@@ -1387,7 +1452,7 @@ type RejectResponse struct {
 
 func (x *RejectResponse) Reset() {
 	*x = RejectResponse{}
-	mi := &file_cellquota_v1_access_proto_msgTypes[20]
+	mi := &file_cellquota_v1_access_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1464,7 @@ func (x *RejectResponse) String() string {
 func (*RejectResponse) ProtoMessage() {}
 
 func (x *RejectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_access_proto_msgTypes[20]
+	mi := &file_cellquota_v1_access_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1477,7 @@ func (x *RejectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectResponse.ProtoReflect.Descriptor instead.
 func (*RejectResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{20}
+	return file_cellquota_v1_access_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RejectResponse) GetApproval() *Approval {
@@ -1480,9 +1545,13 @@ const file_cellquota_v1_access_proto_rawDesc = "" +
 	"\x04info\x18\x01 \x01(\v2\x15.cellquota.v1.KeyInfoR\x04info\x12\x1d\n" +
 	"\n" +
 	"missing_at\x18\x02 \x03(\tR\tmissingAt\"\x11\n" +
-	"\x0fListKeysRequest\"@\n" +
+	"\x0fListKeysRequest\"s\n" +
 	"\x10ListKeysResponse\x12,\n" +
-	"\x04keys\x18\x01 \x03(\v2\x18.cellquota.v1.SigningKeyR\x04keys\"\xd1\x01\n" +
+	"\x04keys\x18\x01 \x03(\v2\x18.cellquota.v1.SigningKeyR\x04keys\x121\n" +
+	"\aholders\x18\x02 \x03(\v2\x17.cellquota.v1.KeyHolderR\aholders\"3\n" +
+	"\tKeyHolder\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04keys\x18\x02 \x03(\tR\x04keys\"\xd1\x01\n" +
 	"\x10RotateKeyRequest\x12\x10\n" +
 	"\x03use\x18\x01 \x01(\tR\x03use\x12\x10\n" +
 	"\x03kid\x18\x02 \x01(\tR\x03kid\x129\n" +
@@ -1566,7 +1635,7 @@ func file_cellquota_v1_access_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_access_proto_rawDescData
 }
 
-var file_cellquota_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_cellquota_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_cellquota_v1_access_proto_goTypes = []any{
 	(*Token)(nil),                 // 0: cellquota.v1.Token
 	(*CreateTokenRequest)(nil),    // 1: cellquota.v1.CreateTokenRequest
@@ -1578,63 +1647,65 @@ var file_cellquota_v1_access_proto_goTypes = []any{
 	(*SigningKey)(nil),            // 7: cellquota.v1.SigningKey
 	(*ListKeysRequest)(nil),       // 8: cellquota.v1.ListKeysRequest
 	(*ListKeysResponse)(nil),      // 9: cellquota.v1.ListKeysResponse
-	(*RotateKeyRequest)(nil),      // 10: cellquota.v1.RotateKeyRequest
-	(*RotateKeyResponse)(nil),     // 11: cellquota.v1.RotateKeyResponse
-	(*RevokeKeyRequest)(nil),      // 12: cellquota.v1.RevokeKeyRequest
-	(*RevokeKeyResponse)(nil),     // 13: cellquota.v1.RevokeKeyResponse
-	(*Approval)(nil),              // 14: cellquota.v1.Approval
-	(*ListApprovalsRequest)(nil),  // 15: cellquota.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil), // 16: cellquota.v1.ListApprovalsResponse
-	(*ApproveRequest)(nil),        // 17: cellquota.v1.ApproveRequest
-	(*ApproveResponse)(nil),       // 18: cellquota.v1.ApproveResponse
-	(*RejectRequest)(nil),         // 19: cellquota.v1.RejectRequest
-	(*RejectResponse)(nil),        // 20: cellquota.v1.RejectResponse
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*KeyInfo)(nil),               // 22: cellquota.v1.KeyInfo
-	(ApprovalState)(0),            // 23: cellquota.v1.ApprovalState
+	(*KeyHolder)(nil),             // 10: cellquota.v1.KeyHolder
+	(*RotateKeyRequest)(nil),      // 11: cellquota.v1.RotateKeyRequest
+	(*RotateKeyResponse)(nil),     // 12: cellquota.v1.RotateKeyResponse
+	(*RevokeKeyRequest)(nil),      // 13: cellquota.v1.RevokeKeyRequest
+	(*RevokeKeyResponse)(nil),     // 14: cellquota.v1.RevokeKeyResponse
+	(*Approval)(nil),              // 15: cellquota.v1.Approval
+	(*ListApprovalsRequest)(nil),  // 16: cellquota.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil), // 17: cellquota.v1.ListApprovalsResponse
+	(*ApproveRequest)(nil),        // 18: cellquota.v1.ApproveRequest
+	(*ApproveResponse)(nil),       // 19: cellquota.v1.ApproveResponse
+	(*RejectRequest)(nil),         // 20: cellquota.v1.RejectRequest
+	(*RejectResponse)(nil),        // 21: cellquota.v1.RejectResponse
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*KeyInfo)(nil),               // 23: cellquota.v1.KeyInfo
+	(ApprovalState)(0),            // 24: cellquota.v1.ApprovalState
 }
 var file_cellquota_v1_access_proto_depIdxs = []int32{
-	21, // 0: cellquota.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	21, // 1: cellquota.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
-	21, // 2: cellquota.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
+	22, // 0: cellquota.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	22, // 1: cellquota.v1.Token.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 2: cellquota.v1.Token.revoked_at:type_name -> google.protobuf.Timestamp
 	0,  // 3: cellquota.v1.CreateTokenResponse.token:type_name -> cellquota.v1.Token
 	0,  // 4: cellquota.v1.ListTokensResponse.tokens:type_name -> cellquota.v1.Token
 	0,  // 5: cellquota.v1.RevokeTokenResponse.token:type_name -> cellquota.v1.Token
-	22, // 6: cellquota.v1.SigningKey.info:type_name -> cellquota.v1.KeyInfo
+	23, // 6: cellquota.v1.SigningKey.info:type_name -> cellquota.v1.KeyInfo
 	7,  // 7: cellquota.v1.ListKeysResponse.keys:type_name -> cellquota.v1.SigningKey
-	21, // 8: cellquota.v1.RotateKeyRequest.not_before:type_name -> google.protobuf.Timestamp
-	7,  // 9: cellquota.v1.RotateKeyResponse.key:type_name -> cellquota.v1.SigningKey
-	7,  // 10: cellquota.v1.RevokeKeyResponse.key:type_name -> cellquota.v1.SigningKey
-	23, // 11: cellquota.v1.Approval.state:type_name -> cellquota.v1.ApprovalState
-	21, // 12: cellquota.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
-	21, // 13: cellquota.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
-	21, // 14: cellquota.v1.Approval.decided_at:type_name -> google.protobuf.Timestamp
-	14, // 15: cellquota.v1.ListApprovalsResponse.approvals:type_name -> cellquota.v1.Approval
-	14, // 16: cellquota.v1.ApproveResponse.approval:type_name -> cellquota.v1.Approval
-	14, // 17: cellquota.v1.RejectResponse.approval:type_name -> cellquota.v1.Approval
-	1,  // 18: cellquota.v1.AccessService.CreateToken:input_type -> cellquota.v1.CreateTokenRequest
-	3,  // 19: cellquota.v1.AccessService.ListTokens:input_type -> cellquota.v1.ListTokensRequest
-	5,  // 20: cellquota.v1.AccessService.RevokeToken:input_type -> cellquota.v1.RevokeTokenRequest
-	8,  // 21: cellquota.v1.AccessService.ListKeys:input_type -> cellquota.v1.ListKeysRequest
-	10, // 22: cellquota.v1.AccessService.RotateKey:input_type -> cellquota.v1.RotateKeyRequest
-	12, // 23: cellquota.v1.AccessService.RevokeKey:input_type -> cellquota.v1.RevokeKeyRequest
-	15, // 24: cellquota.v1.AccessService.ListApprovals:input_type -> cellquota.v1.ListApprovalsRequest
-	17, // 25: cellquota.v1.AccessService.Approve:input_type -> cellquota.v1.ApproveRequest
-	19, // 26: cellquota.v1.AccessService.Reject:input_type -> cellquota.v1.RejectRequest
-	2,  // 27: cellquota.v1.AccessService.CreateToken:output_type -> cellquota.v1.CreateTokenResponse
-	4,  // 28: cellquota.v1.AccessService.ListTokens:output_type -> cellquota.v1.ListTokensResponse
-	6,  // 29: cellquota.v1.AccessService.RevokeToken:output_type -> cellquota.v1.RevokeTokenResponse
-	9,  // 30: cellquota.v1.AccessService.ListKeys:output_type -> cellquota.v1.ListKeysResponse
-	11, // 31: cellquota.v1.AccessService.RotateKey:output_type -> cellquota.v1.RotateKeyResponse
-	13, // 32: cellquota.v1.AccessService.RevokeKey:output_type -> cellquota.v1.RevokeKeyResponse
-	16, // 33: cellquota.v1.AccessService.ListApprovals:output_type -> cellquota.v1.ListApprovalsResponse
-	18, // 34: cellquota.v1.AccessService.Approve:output_type -> cellquota.v1.ApproveResponse
-	20, // 35: cellquota.v1.AccessService.Reject:output_type -> cellquota.v1.RejectResponse
-	27, // [27:36] is the sub-list for method output_type
-	18, // [18:27] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	10, // 8: cellquota.v1.ListKeysResponse.holders:type_name -> cellquota.v1.KeyHolder
+	22, // 9: cellquota.v1.RotateKeyRequest.not_before:type_name -> google.protobuf.Timestamp
+	7,  // 10: cellquota.v1.RotateKeyResponse.key:type_name -> cellquota.v1.SigningKey
+	7,  // 11: cellquota.v1.RevokeKeyResponse.key:type_name -> cellquota.v1.SigningKey
+	24, // 12: cellquota.v1.Approval.state:type_name -> cellquota.v1.ApprovalState
+	22, // 13: cellquota.v1.Approval.created_at:type_name -> google.protobuf.Timestamp
+	22, // 14: cellquota.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	22, // 15: cellquota.v1.Approval.decided_at:type_name -> google.protobuf.Timestamp
+	15, // 16: cellquota.v1.ListApprovalsResponse.approvals:type_name -> cellquota.v1.Approval
+	15, // 17: cellquota.v1.ApproveResponse.approval:type_name -> cellquota.v1.Approval
+	15, // 18: cellquota.v1.RejectResponse.approval:type_name -> cellquota.v1.Approval
+	1,  // 19: cellquota.v1.AccessService.CreateToken:input_type -> cellquota.v1.CreateTokenRequest
+	3,  // 20: cellquota.v1.AccessService.ListTokens:input_type -> cellquota.v1.ListTokensRequest
+	5,  // 21: cellquota.v1.AccessService.RevokeToken:input_type -> cellquota.v1.RevokeTokenRequest
+	8,  // 22: cellquota.v1.AccessService.ListKeys:input_type -> cellquota.v1.ListKeysRequest
+	11, // 23: cellquota.v1.AccessService.RotateKey:input_type -> cellquota.v1.RotateKeyRequest
+	13, // 24: cellquota.v1.AccessService.RevokeKey:input_type -> cellquota.v1.RevokeKeyRequest
+	16, // 25: cellquota.v1.AccessService.ListApprovals:input_type -> cellquota.v1.ListApprovalsRequest
+	18, // 26: cellquota.v1.AccessService.Approve:input_type -> cellquota.v1.ApproveRequest
+	20, // 27: cellquota.v1.AccessService.Reject:input_type -> cellquota.v1.RejectRequest
+	2,  // 28: cellquota.v1.AccessService.CreateToken:output_type -> cellquota.v1.CreateTokenResponse
+	4,  // 29: cellquota.v1.AccessService.ListTokens:output_type -> cellquota.v1.ListTokensResponse
+	6,  // 30: cellquota.v1.AccessService.RevokeToken:output_type -> cellquota.v1.RevokeTokenResponse
+	9,  // 31: cellquota.v1.AccessService.ListKeys:output_type -> cellquota.v1.ListKeysResponse
+	12, // 32: cellquota.v1.AccessService.RotateKey:output_type -> cellquota.v1.RotateKeyResponse
+	14, // 33: cellquota.v1.AccessService.RevokeKey:output_type -> cellquota.v1.RevokeKeyResponse
+	17, // 34: cellquota.v1.AccessService.ListApprovals:output_type -> cellquota.v1.ListApprovalsResponse
+	19, // 35: cellquota.v1.AccessService.Approve:output_type -> cellquota.v1.ApproveResponse
+	21, // 36: cellquota.v1.AccessService.Reject:output_type -> cellquota.v1.RejectResponse
+	28, // [28:37] is the sub-list for method output_type
+	19, // [19:28] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_access_proto_init() }
@@ -1650,7 +1721,7 @@ func file_cellquota_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_access_proto_rawDesc), len(file_cellquota_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

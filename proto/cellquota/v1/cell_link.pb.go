@@ -399,7 +399,7 @@ type KeepAlive struct {
 	Reporter bool `protobuf:"varint,2,opt,name=reporter,proto3" json:"reporter,omitempty"`
 	// Names of readiness faults, empty when ready.
 	Faults []string `protobuf:"bytes,3,rep,name=faults,proto3" json:"faults,omitempty"`
-	// Keys whose bytes the process has, "USE/KID"; at most 64.
+	// Keys whose bytes the process has, "USE/KID"; at most 64 of each use.
 	Keys          []string `protobuf:"bytes,4,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1233,7 +1233,7 @@ func (x *RaiseTerm) GetTerm() *Term {
 // KeyStates are the signing keys that the control plane knows; the bytes are files.
 type KeyStates struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Keys by use and id; at most 64.
+	// Keys by use and id; at most 64 of each use.
 	Keys          []*KeyInfo `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

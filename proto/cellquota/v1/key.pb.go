@@ -28,7 +28,8 @@ type KeyInfo struct {
 	Use string `protobuf:"bytes,1,opt,name=use,proto3" json:"use,omitempty"`
 	// Key id.
 	Kid string `protobuf:"bytes,2,opt,name=kid,proto3" json:"kid,omitempty"`
-	// PENDING, ACTIVE, RETIRING or REVOKED.
+	// PENDING, ACTIVE, RETIRING or REVOKED; UNMANAGED in lists while no key of its use was ever
+	// rotated or revoked: then every key of the directory verifies and the greatest id signs.
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	// Unix milliseconds; nothing is signed with it before.
 	NotBeforeMs   int64 `protobuf:"varint,4,opt,name=not_before_ms,json=notBeforeMs,proto3" json:"not_before_ms,omitempty"`

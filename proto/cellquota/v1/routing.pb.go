@@ -28,7 +28,7 @@ type WatchRoutesRequest struct {
 	EdgeId string `protobuf:"bytes,1,opt,name=edge_id,json=edgeId,proto3" json:"edge_id,omitempty"`
 	// Newest revision applied; 0 in the first message.
 	AckedRevision int64 `protobuf:"varint,2,opt,name=acked_revision,json=ackedRevision,proto3" json:"acked_revision,omitempty"`
-	// Keys whose bytes the edge has, "USE/KID"; at most 64.
+	// Keys whose bytes the edge has, "USE/KID"; at most 64 of each use.
 	Keys          []string `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1578,9 +1578,15 @@ type Key struct {
 	// State; the bytes are files.
 	Info *v1.KeyInfo `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
 	// Not used before.
-	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NotBefore *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	// Operation that made it ACTIVE; empty: none did.
+	RotateOperation string `protobuf:"bytes,3,opt,name=rotate_operation,json=rotateOperation,proto3" json:"rotate_operation,omitempty"`
+	// Digest of that operation's parameters.
+	RotateParameters string `protobuf:"bytes,4,opt,name=rotate_parameters,json=rotateParameters,proto3" json:"rotate_parameters,omitempty"`
+	// Operation that revoked it; empty: none did.
+	RevokeOperation string `protobuf:"bytes,5,opt,name=revoke_operation,json=revokeOperation,proto3" json:"revoke_operation,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Key) Reset() {
@@ -1625,6 +1631,27 @@ func (x *Key) GetNotBefore() *timestamppb.Timestamp {
 		return x.NotBefore
 	}
 	return nil
+}
+
+func (x *Key) GetRotateOperation() string {
+	if x != nil {
+		return x.RotateOperation
+	}
+	return ""
+}
+
+func (x *Key) GetRotateParameters() string {
+	if x != nil {
+		return x.RotateParameters
+	}
+	return ""
+}
+
+func (x *Key) GetRevokeOperation() string {
+	if x != nil {
+		return x.RevokeOperation
+	}
+	return ""
 }
 
 // AuditEvent at /audit/TIME-ID, created in the mutation's own transaction.
@@ -2375,11 +2402,14 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\"4\n" +
 	"\n" +
 	"TermRecord\x12&\n" +
-	"\x04term\x18\x01 \x01(\v2\x12.cellquota.v1.TermR\x04term\"k\n" +
+	"\x04term\x18\x01 \x01(\v2\x12.cellquota.v1.TermR\x04term\"\xee\x01\n" +
 	"\x03Key\x12)\n" +
 	"\x04info\x18\x01 \x01(\v2\x15.cellquota.v1.KeyInfoR\x04info\x129\n" +
 	"\n" +
-	"not_before\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\"\xbb\x01\n" +
+	"not_before\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\x12)\n" +
+	"\x10rotate_operation\x18\x03 \x01(\tR\x0frotateOperation\x12+\n" +
+	"\x11rotate_parameters\x18\x04 \x01(\tR\x10rotateParameters\x12)\n" +
+	"\x10revoke_operation\x18\x05 \x01(\tR\x0frevokeOperation\"\xbb\x01\n" +
 	"\n" +
 	"AuditEvent\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
