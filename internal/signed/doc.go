@@ -23,9 +23,8 @@
 // # Keys
 //
 // A key is a file keys_dir/USE/KID of at least 16 raw bytes; one trailing line
-// break is cut. Which key signs (ACTIVE) and which still verify (RETIRING) is state
-// in etcd and is passed in by the caller: sign under the kid that it chose, verify
-// with Only of the kids that it allows.
+// break is cut. Which key signs and which are REVOKED is state in etcd; a Ring goes
+// by what the caller heard of it: ask it for the Signer, verify with its Keys.
 //
 // # Neighbours
 //
