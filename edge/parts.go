@@ -59,10 +59,6 @@ func dialOptions(cfg Config, log *slog.Logger) (transport.DialOptions, error) {
 	return o, nil
 }
 
-// maxRoutes bounds one message of the control plane, in bytes: all campaigns at once, each with a
-// thousand cells at most.
-const maxRoutes = 64 << 20
-
 // routesPulse is how often the replica that routes are watched from is asked for its health.
 const routesPulse = time.Second
 
@@ -70,7 +66,7 @@ const routesPulse = time.Second
 // acknowledged.
 func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings keyRings, cells *proxy.Cells, d routes.Deps) (*routes.Watcher, error) {
 	var conns []*grpc.ClientConn
-	dial.MaxMessage = maxRoutes
+	dial.MaxMessage = transport.MaxSnapshot // all campaigns at once, each with a thousand cells at most
 	dial.Pulse = routesPulse // a frozen replica keeps its streams and says nothing
 	for _, addr := range cfg.ControlPlane.Addrs {
 		conn, err := transport.Dial(addr, dial)

@@ -161,7 +161,7 @@ func (r *rig) serve() {
 		}
 	}}
 	server := transport.NewServer(transport.ServerOptions{
-		Log: slog.New(slog.DiscardHandler), Dev: true, Authorizer: access.Authorize,
+		Log: slog.New(slog.DiscardHandler), Dev: true, Authorizer: access.Authorize, MaxSend: transport.MaxSnapshot,
 		Authenticator: transport.FirstOf(operators.Authenticate, access.Tokens{View: r.view, Clock: r.hands}.Authenticate, transport.DevWorkloads()),
 	})
 	pb.RegisterCellAdminServiceServer(server, &api.Cells{

@@ -52,7 +52,7 @@ const defaultTimeout = 15 * time.Second
 // Dial makes a client. It does not wait for a replica: the first call connects.
 func Dial(o Options) (*Client, error) {
 	options := transport.DialOptions{
-		Dev: o.Dev, TLS: o.TLS, Workload: o.Workload, DefaultTimeout: o.Timeout, WaitForReady: true, Pulse: pulse,
+		Dev: o.Dev, TLS: o.TLS, Workload: o.Workload, DefaultTimeout: o.Timeout, WaitForReady: true, Pulse: pulse, MaxMessage: transport.MaxSnapshot,
 	}
 	if options.DefaultTimeout == 0 {
 		options.DefaultTimeout = defaultTimeout

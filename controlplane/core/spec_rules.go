@@ -119,6 +119,10 @@ func (s CampaignSpec) checkSKUs(f *faults) {
 	f.add(len(s.SKUs) == 0 || len(s.SKUs) > MaxSKUs, "skus", fmt.Sprintf("must list 1 to 1000 SKUs, not %d", len(s.SKUs)))
 	s.checkPairs(f)
 	seen := map[ids.SKUID]int{}
+	listed := map[ids.CellID]bool{} // not searched for: a campaign may have 100,000 weights
+	for _, c := range s.Cells {
+		listed[c] = true
+	}
 	for i, sku := range s.SKUs {
 		path := fmt.Sprintf("skus[%d]", i)
 		if _, err := ids.ParseSKUID(string(sku.ID)); err != nil {
@@ -128,7 +132,7 @@ func (s CampaignSpec) checkSKUs(f *faults) {
 		} else {
 			seen[sku.ID] = i
 		}
-		sku.check(path, s.Cells, f)
+		sku.check(path, listed, f)
 	}
 }
 
@@ -137,7 +141,7 @@ var (
 	currencyGrammar = regexp.MustCompile(`^[A-Z]{3}$`)
 )
 
-func (s SKUSpec) check(path string, cells []ids.CellID, f *faults) {
+func (s SKUSpec) check(path string, listed map[ids.CellID]bool, f *faults) {
 	f.add(s.SaleLimit.IsZero(), path+".sale_limit", "is required: from 1 to 1000000000")
 	f.add(s.PhysicalStock.IsZero(), path+".physical_stock", "is required: from 1 to 1000000000")
 	f.add(!s.PhysicalStock.IsZero() && s.SaleLimit.Cmp(s.PhysicalStock) > 0, path+".sale_limit",
@@ -150,19 +154,19 @@ func (s SKUSpec) check(path string, cells []ids.CellID, f *faults) {
 	f.add(s.TopUp.LowWaterPermille < 0 || s.TopUp.LowWaterPermille > 1000, path+".top_up.low_water", `must be from "0%" to "100%"`)
 	f.add(s.TopUp.TranchePermille < 0 || s.TopUp.TranchePermille > 1000, path+".top_up.tranche", `must be from "0%" to "100%"`)
 	f.add(!known(autoNames, s.Rebalance), path+".rebalance", "must be MANUAL or AUTO")
-	s.Split.check(path+".split", s, cells, f)
+	s.Split.check(path+".split", s, listed, f)
 }
 
-func (r SplitRules) check(path string, s SKUSpec, cells []ids.CellID, f *faults) {
+func (r SplitRules) check(path string, s SKUSpec, listed map[ids.CellID]bool, f *faults) {
 	f.add(r.Policy < allocator.Equal || r.Policy > allocator.Demand, path+".policy", "must be EQUAL, WEIGHTED, EXPLICIT or DEMAND")
 	f.add(r.Policy != allocator.Weighted && len(r.Weights) > 0, path+".weights", "belongs to the policy WEIGHTED")
 	f.add(r.Policy != allocator.Explicit && len(r.Units) > 0, path+".units", "belongs to the policy EXPLICIT")
 	for _, c := range sortedCells(r.Weights) {
-		f.add(!slices.Contains(cells, c), path+".weights."+string(c), "the cell is not listed in cells")
+		f.add(!listed[c], path+".weights."+string(c), "the cell is not listed in cells")
 		f.add(r.Weights[c] > MaxWeight, path+".weights."+string(c), "must be from 0 to 1000000")
 	}
 	for _, c := range sortedCells(r.Units) {
-		f.add(!slices.Contains(cells, c), path+".units."+string(c), "the cell is not listed in cells")
+		f.add(!listed[c], path+".units."+string(c), "the cell is not listed in cells")
 	}
 	f.add(r.Policy == allocator.Weighted && len(r.Weights) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(r.Weights)), func(w uint32) bool { return w > 0 }),
 		path+".weights", "must give at least one cell a weight above 0")

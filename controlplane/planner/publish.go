@@ -171,53 +171,74 @@ func (r publishing) route(ctx context.Context) (outcome, error) {
 	return outcome{done: err == nil}, err
 }
 
-// books opens one book after the other: stock, book, record and the campaign's
-// list in one transaction each. Nothing is sent before all exist.
+// books opens one book after the other: stock, book, record and the campaign's list
+// in one transaction, as many books at once as etcd's bounds allow; the campaign with
+// all its SKUs is read and written each time. Nothing is sent before all exist.
 func (r publishing) books(ctx context.Context) (outcome, error) {
-	for _, sku := range r.campaign.Spec.SKUs {
-		if slices.Contains(r.campaign.BookedSKUs, sku.ID) {
-			continue
-		}
-		if err := r.book(ctx, sku); err != nil {
+	booked := map[ids.SKUID]bool{}
+	for _, id := range r.campaign.BookedSKUs {
+		booked[id] = true
+	}
+	missing := slices.DeleteFunc(slices.Clone(r.campaign.Spec.SKUs), func(sku core.SKUSpec) bool { return booked[sku.ID] })
+	for some := range slices.Chunk(missing, booksAtOnce(len(r.campaign.Spec.Cells))) {
+		if err := r.book(ctx, some); err != nil {
 			return outcome{}, err
 		}
 	}
 	return did("%d books opened", len(r.campaign.Spec.SKUs))
 }
 
-func (r publishing) book(ctx context.Context, sku core.SKUSpec) error {
-	key := r.campaign.Key(sku.ID)
-	_, err := r.p.store.Update(ctx, "book "+key.String(), func(tx *store.Tx) error {
+// booksAtOnce bounds one transaction: each book takes eight of etcd's 128 operations,
+// and their first grants together are no more than those of one book of 1,000 cells.
+func booksAtOnce(cells int) int {
+	const most, grants = 10, 1_000
+	return max(1, min(most, grants/max(1, cells)))
+}
+
+func (r publishing) book(ctx context.Context, skus []core.SKUSpec) error {
+	_, err := r.p.store.Update(ctx, "book "+r.campaign.Key(skus[0].ID).String(), func(tx *store.Tx) error {
 		campaign, _, err := r.begin(tx)
 		if err != nil {
 			return err
 		}
-		if slices.Contains(campaign.BookedSKUs, sku.ID) {
-			return nil
-		}
-		stock, _, err := tx.Stock(sku.ID)
+		cells, err := tx.Cells()
 		if err != nil {
 			return err
 		}
-		stock, changed, err := stock.Take(sku.ID, campaign.Spec.ID, sku.PhysicalStock, sku.SaleLimit)
-		if err != nil {
-			return err
-		}
-		if changed {
-			if err := tx.PutStock(stock); err != nil {
+		before := len(campaign.BookedSKUs)
+		for _, sku := range skus {
+			if slices.Contains(campaign.BookedSKUs, sku.ID) {
+				continue
+			}
+			if err := errors.Join(takeStock(tx, campaign, sku), r.open(tx, campaign, sku, cells)); err != nil {
 				return err
 			}
+			campaign = campaign.Booked(sku.ID)
 		}
-		return r.open(tx, campaign, sku, key)
+		if len(campaign.BookedSKUs) == before {
+			return nil
+		}
+		return tx.PutCampaign(campaign)
 	})
 	return err
 }
 
-func (r publishing) open(tx *store.Tx, campaign core.Campaign, sku core.SKUSpec, key core.BookKey) error {
-	cells, err := tx.Cells()
+// takeStock puts the limit of a SKU on its physical stock. core.ErrStockShort.
+func takeStock(tx *store.Tx, campaign core.Campaign, sku core.SKUSpec) error {
+	stock, _, err := tx.Stock(sku.ID)
 	if err != nil {
 		return err
 	}
+	stock, changed, err := stock.Take(sku.ID, campaign.Spec.ID, sku.PhysicalStock, sku.SaleLimit)
+	if err != nil || !changed {
+		return err
+	}
+	return tx.PutStock(stock)
+}
+
+// open makes a SKU's book and the record of its first grants.
+func (r publishing) open(tx *store.Tx, campaign core.Campaign, sku core.SKUSpec, cells map[ids.CellID]core.Cell) error {
+	key := campaign.Key(sku.ID)
 	plan, err := campaign.Spec.Plan(sku, cells)
 	if err != nil {
 		return err
@@ -242,7 +263,7 @@ func (r publishing) open(tx *store.Tx, campaign core.Campaign, sku core.SKUSpec,
 	}
 	_, _, e1 := tx.Book(key)
 	_, _, e2 := tx.Record(id)
-	return errors.Join(e1, e2, tx.PutBook(book), tx.PutRecord(record), tx.PutCampaign(campaign.Booked(sku.ID)),
+	return errors.Join(e1, e2, tx.PutBook(book), tx.PutRecord(record),
 		tx.Audit(core.Audit{Actor: r.op.Actor, Method: actor, OperationID: r.op.ID, Subject: "book " + key.String(), Reason: "publish"}))
 }
 

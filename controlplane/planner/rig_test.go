@@ -453,8 +453,13 @@ func (r *rig) publish(id, op string) {
 // until waits for an operation's state.
 func (r *rig) until(op string, want core.OperationState) core.Operation {
 	r.t.Helper()
+	return r.untilWithin(op, want, wait)
+}
+
+func (r *rig) untilWithin(op string, want core.OperationState, within time.Duration) core.Operation {
+	r.t.Helper()
 	var last core.Operation
-	testkit.Eventually(r.t, wait, func() error {
+	testkit.Eventually(r.t, within, func() error {
 		last, _ = r.view.Snapshot().Operation(op)
 		if last.State != want {
 			return fmt.Errorf("operation %s is %s at %s: %s", op, last.State, last.Step, last.Detail)

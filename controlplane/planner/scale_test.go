@@ -98,3 +98,31 @@ func TestThousandCells(t *testing.T) {
 		t.Fatalf("the publish's record has %d adjustments, open: %v, %v", len(record.Adjustments), record.Open(), err)
 	}
 }
+
+// TestThousandSKUs: a campaign of 1,000 SKUs is published, book by book, and what it
+// takes grows with the SKUs.
+func TestThousandSKUs(t *testing.T) {
+	const n = 1000
+	r := newRig(t)
+	r.plant(2)
+	r.lead()
+	r.linkAll(2)
+	var skus []string
+	for i := range n {
+		skus = append(skus, fmt.Sprint("sku-", i))
+	}
+	r.draft("c", 2, skus...)
+	r.publish("c", "op")
+	r.untilWithin("op", core.OperationDone, time.Minute)
+	for _, sku := range skus {
+		book, err := r.store.Book(testkit.Deadline(t), core.BookKey{Campaign: "c", SKU: ids.SKUID(sku)})
+		if err != nil || book.Allocated() != 9600 {
+			t.Fatalf("%s: %d units: %v", sku, book.Allocated(), err)
+		}
+	}
+	r.cells.read("cell-1", func(s *shard) {
+		if len(s.granted) != n {
+			t.Errorf("the shard of cell-1 has %d SKUs", len(s.granted))
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -32,8 +33,13 @@ func (tx *Tx) Campaign(id ids.CampaignID) (core.Campaign, bool, error) {
 	return fetch(tx, tx.s.keys.campaign(id), decodeCampaign)
 }
 
+// maxDraft bounds a campaign that has no book yet, in bytes: opening a book writes the
+// campaign, with its lists of SKUs, beside a record of up to 1,000 grants, and etcd
+// takes 1.5 MiB at once.
+const maxDraft = 512 << 10
+
 // PutCampaign writes a campaign; Campaign.Step has grown its version. The first
-// time that it is CLOSED, when is kept.
+// time that it is CLOSED, when is kept. core.ErrTooLarge for a draft above 512 KiB.
 func (tx *Tx) PutCampaign(c core.Campaign) error {
 	if c.State == core.CampaignClosed && c.ClosedAt.IsZero() {
 		c.ClosedAt = tx.Now()
@@ -41,7 +47,11 @@ func (tx *Tx) PutCampaign(c core.Campaign) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	return tx.put(tx.s.keys.campaign(c.Spec.ID), encodeCampaign(c))
+	m := encodeCampaign(c)
+	if size := proto.Size(m); c.State == core.CampaignDraft && size > maxDraft {
+		return fmt.Errorf("%w: campaign %s of %d bytes, at most %d", core.ErrTooLarge, c.Spec.ID, size, maxDraft)
+	}
+	return tx.put(tx.s.keys.campaign(c.Spec.ID), m)
 }
 
 // Route reads a campaign's route.

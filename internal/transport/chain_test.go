@@ -128,6 +128,22 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
+// TestAServerMaySendMoreThanItTakes: MaxSend is a bound of its own.
+func TestAServerMaySendMoreThanItTakes(t *testing.T) {
+	big := &testgrpc.Payload{Body: make([]byte, 2000)}
+	o := pipe(t, service{unary: func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
+		return &testgrpc.SimpleResponse{Payload: big}, nil
+	}}, transport.ServerOptions{MaxMessage: 1000, MaxSend: 3000})
+	o.MaxMessage = 4000
+	client := dial(t, "pipe", o)
+	if _, err := client.UnaryCall(t.Context(), &testgrpc.SimpleRequest{}); err != nil {
+		t.Errorf("it sends: %v", err)
+	}
+	if _, err := client.UnaryCall(t.Context(), &testgrpc.SimpleRequest{Payload: big}); !errors.Is(err, rpcstatus.ErrExhausted) {
+		t.Errorf("it takes: %v", err)
+	}
+}
+
 func TestClientBoundsWhatItReceives(t *testing.T) {
 	o := pipe(t, service{unary: func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
 		return &testgrpc.SimpleResponse{Payload: &testgrpc.Payload{Body: make([]byte, 2000)}}, nil

@@ -14,6 +14,10 @@ import (
 const (
 	// DefaultMaxMessage bounds one message in either direction, in bytes.
 	DefaultMaxMessage = 4 << 20
+	// MaxSnapshot bounds what the control plane sends in one message, in bytes: the
+	// routes of every campaign to an edge, the books of a campaign of 100,000
+	// (cell, SKU) pairs to a command. Who asks it takes as much.
+	MaxSnapshot = 64 << 20
 	// DefaultMaxInflight bounds the unary calls a server runs at once.
 	DefaultMaxInflight = 4096
 	// DefaultMaxStreams bounds the calls of one connection.
@@ -52,7 +56,9 @@ type ServerOptions struct {
 	// Health is served as grpc.health.v1; nil makes one that serves from the start.
 	Health *health.Server
 	// MaxMessage, MaxInflight and MaxStreams override the defaults above.
-	MaxMessage  int
+	MaxMessage int
+	// MaxSend bounds what the server sends where that is more than it takes; 0: MaxMessage.
+	MaxSend     int
 	MaxInflight int
 	MaxStreams  uint32
 	// Keepalive overrides DefaultKeepalive; at least 1 s.

@@ -62,7 +62,7 @@ func (o ServerOptions) bounds() []grpc.ServerOption {
 	message, probe := or(o.MaxMessage, DefaultMaxMessage), or(o.Keepalive, DefaultKeepalive)
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(message),
-		grpc.MaxSendMsgSize(message),
+		grpc.MaxSendMsgSize(or(o.MaxSend, message)),
 		grpc.MaxHeaderListSize(maxRequestHeaders),
 		grpc.MaxConcurrentStreams(or(o.MaxStreams, DefaultMaxStreams)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: probe, Timeout: keepaliveTimeout}),
