@@ -23,6 +23,7 @@ type Config struct {
 	LeaderTTL   time.Duration `config:"leader_ttl" default:"5s" min:"1s" max:"1m" doc:"how long a dead leader blocks the next"`
 	Fence       Fence         `config:"fence"`
 	Link        Link          `config:"link"`
+	Routes      Routes        `config:"routes"`
 	Restore     Restore       `config:"restore"`
 	Planner     Planner       `config:"planner"`
 	Settle      Settle        `config:"settle"`
@@ -46,6 +47,11 @@ type Fence struct {
 // Link judges what comes over the cells' streams.
 type Link struct {
 	ReportStaleAfter time.Duration `config:"report_stale_after" default:"5s" min:"100ms" max:"10m" doc:"age from which a cell's last report is stale: AUTO top-ups and rebalances leave the cell alone"`
+}
+
+// Routes serves the edges.
+type Routes struct {
+	StaleAfter time.Duration `config:"stale_after" default:"10s" min:"1s" max:"10m" doc:"age of this replica's view from which it sends its edges to another replica; they serve what they know meanwhile"`
 }
 
 // Restore paces restores.

@@ -99,11 +99,16 @@ type parts struct {
 	metrics  *settle.Metrics
 	dial     transport.DialOptions
 	server   transport.ServerOptions
+	tune     func(*store.Deps) // of a test that holds this replica; nil: nothing
 }
 
 // assemble makes every part and starts it as a member of group.
 func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.LevelVar) (*running, error) {
 	p := parts{cfg: cfg, log: log, clock: clock.System(), registry: telemetry.NewRegistry()}
+	return p.assemble(group, level)
+}
+
+func (p *parts) assemble(group *lifecycle.Group, level *slog.LevelVar) (*running, error) {
 	if err := rpcstatus.Register(api.Kinds()...); err != nil {
 		return nil, err
 	}
@@ -120,7 +125,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, p.registry, p.ready, level, p.metricsOptions()...)
+	metrics, err := telemetry.MetricsServer(p.cfg.MetricsAddr, p.registry, p.ready, level, p.metricsOptions()...)
 	if err != nil {
 		return nil, err
 	}
@@ -164,8 +169,11 @@ func (p *parts) security(group *lifecycle.Group) error {
 
 // records: etcd, its mirror, and what operators ask for.
 func (p *parts) records(group *lifecycle.Group) (err error) {
-	p.store, err = store.Open(store.Config{Endpoints: p.cfg.Etcd.Endpoints, Prefix: p.cfg.Etcd.Prefix, Timeout: p.cfg.Etcd.Timeout},
-		store.Deps{Clock: p.clock, Log: p.log, Registry: p.registry})
+	deps := store.Deps{Clock: p.clock, Log: p.log, Registry: p.registry}
+	if p.tune != nil {
+		p.tune(&deps)
+	}
+	p.store, err = store.Open(store.Config{Endpoints: p.cfg.Etcd.Endpoints, Prefix: p.cfg.Etcd.Prefix, Timeout: p.cfg.Etcd.Timeout}, deps)
 	if err != nil {
 		return err
 	}
@@ -201,7 +209,7 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 		Dial: func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, dial) },
 	})
 	group.Go("replicas", p.peers.Run)
-	p.routes = &api.Routes{View: p.view, Peers: p.peers}
+	p.routes = &api.Routes{View: p.view, Peers: p.peers, StaleAfter: p.cfg.Routes.StaleAfter, Clock: p.clock}
 	if p.metrics, err = settle.NewMetrics(p.registry); err != nil {
 		return err
 	}

@@ -6,12 +6,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/transport"
@@ -26,6 +28,10 @@ type Routes struct {
 	Peers Peers
 	// Acked is called after an edge acknowledged or left; nil: nobody asks.
 	Acked func()
+	// StaleAfter is the age of the view from which an edge is sent to another replica;
+	// 0: never. Clock is asked for it.
+	StaleAfter time.Duration
+	Clock      clock.Clock
 
 	mu    sync.Mutex
 	edges map[string]*follower
@@ -41,7 +47,10 @@ type follower struct {
 const maxKeyNames = 3 * core.MaxKeys
 
 // WatchRoutes sends a full snapshot, then changes, each with the revision of the
-// view that it brings the edge to; the edge acknowledges revisions.
+// view that it brings the edge to; the edge acknowledges revisions. Once the view is
+// older than StaleAfter the stream ends, rpcstatus.ErrUnavailable, so that the edge
+// asks another replica; one that comes while it is, since no other serves it better,
+// is served the past for that long.
 func (h *Routes) WatchRoutes(stream grpc.BidiStreamingServer[pb.WatchRoutesRequest, pb.WatchRoutesResponse]) error {
 	hello, err := stream.Recv()
 	if err != nil {
@@ -66,6 +75,8 @@ func (h *Routes) WatchRoutes(stream grpc.BidiStreamingServer[pb.WatchRoutesReque
 // follow sends until the stream ends.
 func (h *Routes) follow(stream grpc.BidiStreamingServer[pb.WatchRoutesRequest, pb.WatchRoutesResponse], ended <-chan error) error {
 	var sent routes
+	aging := h.aging()
+	defer aging.stop()
 	for {
 		changed := h.View.Changed()
 		now := routesOf(h.View.Snapshot())
@@ -77,12 +88,41 @@ func (h *Routes) follow(stream grpc.BidiStreamingServer[pb.WatchRoutesRequest, p
 		sent = now
 		select {
 		case <-changed:
+		case <-aging.look:
+			if age := h.View.Snapshot().Age(); aging.over(age) {
+				return fmt.Errorf("%w: this replica's view is %s old: ask another one", rpcstatus.ErrUnavailable, age.Round(time.Millisecond))
+			}
 		case err := <-ended:
 			return err
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}
 	}
+}
+
+// aging looks, a few times within StaleAfter, how old the view is under one stream.
+type aging struct {
+	after time.Duration
+	began time.Time
+	clock clock.Clock
+	look  <-chan time.Time // nil: never
+	stop  func()
+}
+
+func (h *Routes) aging() aging {
+	if h.StaleAfter <= 0 {
+		return aging{stop: func() {}}
+	}
+	tick := h.Clock.NewTicker(max(h.StaleAfter/looksPerStale, time.Millisecond))
+	return aging{after: h.StaleAfter, began: h.Clock.Now(), clock: h.Clock, look: tick.C(), stop: tick.Stop}
+}
+
+// looksPerStale is how exact StaleAfter is kept.
+const looksPerStale = 4
+
+// over: the view is too old, and the stream has had its time.
+func (a aging) over(age time.Duration) bool {
+	return age >= a.after && a.clock.Now().Sub(a.began) >= a.after
 }
 
 func (h *Routes) acknowledgements(stream grpc.BidiStreamingServer[pb.WatchRoutesRequest, pb.WatchRoutesResponse], me *follower, ended chan<- error) {

@@ -16,7 +16,8 @@
 // again: its linearizable reads find the attempt's own trace (journal record,
 // operation, new state), and the middle answers from it; or they do not, and
 // since both attempts compare the same keys at most one can ever win. Only when
-// etcd cannot be read in time either does the caller get ErrUnknownOutcome. The
+// etcd cannot be read in time either does the caller get ErrUnknownOutcome; an etcd
+// that is silent for a time-out and a third of one is not waited for. The
 // duty of every middle is therefore to look for its own trace first.
 //
 // # An etcd that lost its past

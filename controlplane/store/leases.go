@@ -92,7 +92,7 @@ func (s *Store) Register(ctx context.Context, leader core.Leader, in core.Instan
 
 // Leads is nil while the leader leads, by a linearizable read. core.ErrNotLeader.
 func (s *Store) Leads(ctx context.Context, leader core.Leader) error {
-	tx := &Tx{s: s, ask: s.asker(ctx), read: map[string]int64{}, created: map[string]int64{}}
+	tx := &Tx{s: s, ask: s.asker(ctx, s.timeout), read: map[string]int64{}, created: map[string]int64{}}
 	return tx.Lead(leader)
 }
 

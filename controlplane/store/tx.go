@@ -50,8 +50,10 @@ func (s *Store) Update(ctx context.Context, verb string, middle func(tx *Tx) err
 	pause := newPause()
 	var last error
 	unknown := false
+	out := outage{timeout: s.timeout}
 	for range maxTries {
-		tx := &Tx{s: s, ask: s.asker(ctx), follow: s.follower(ctx), read: map[string]int64{}, created: map[string]int64{}}
+		began := s.clock.Now()
+		tx := &Tx{s: s, ask: s.asker(ctx, out.patience()), follow: s.follower(ctx), read: map[string]int64{}, created: map[string]int64{}}
 		last = middle(tx)
 		if last == nil {
 			var revision int64
@@ -66,6 +68,9 @@ func (s *Store) Update(ctx context.Context, verb string, middle func(tx *Tx) err
 		case !errors.Is(last, errRetry):
 			return 0, fmt.Errorf("%s: %w", verb, last)
 		}
+		if out.over(last, began, s.clock.Now()) {
+			break
+		}
 		if err := s.clock.Sleep(ctx, pause()); err != nil {
 			last = errors.Join(last, err)
 			break
@@ -77,10 +82,40 @@ func (s *Store) Update(ctx context.Context, verb string, middle func(tx *Tx) err
 	return 0, fmt.Errorf("%s: %w", verb, last)
 }
 
-// asker reads for one change, each read bounded by the store's timeout.
-func (s *Store) asker(ctx context.Context) func(string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+// outage counts the tries in a row in which etcd did not answer, so that a change
+// under an etcd that is gone ends soon and by name, and not with its caller's patience.
+type outage struct {
+	timeout time.Duration
+	since   time.Time // when the first of them began
+	tries   int
+}
+
+// patience bounds each read of the next try: once etcd was silent for a whole
+// time-out, another member is given a third of one.
+func (o *outage) patience() time.Duration {
+	if o.tries > 0 {
+		return o.timeout / 3
+	}
+	return o.timeout
+}
+
+// over takes the outcome of a try and tells whether to give up: after two tries at
+// least, and a whole time-out.
+func (o *outage) over(outcome error, began, now time.Time) bool {
+	if !errors.Is(outcome, core.ErrStoreUnavailable) && !errors.Is(outcome, core.ErrUnknownOutcome) {
+		o.tries = 0
+		return false
+	}
+	if o.tries++; o.tries == 1 {
+		o.since = began
+	}
+	return o.tries > 1 && now.Sub(o.since) >= o.timeout
+}
+
+// asker reads for one change, each read bounded by patience.
+func (s *Store) asker(ctx context.Context, patience time.Duration) func(string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	return func(key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		return s.kv.Get(ctx, key, opts...)
 	}
