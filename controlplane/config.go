@@ -28,6 +28,7 @@ type Config struct {
 	Planner     Planner       `config:"planner"`
 	Settle      Settle        `config:"settle"`
 	Audit       Audit         `config:"audit"`
+	Operations  Operations    `config:"operations"`
 	Publish     Publish       `config:"publish"`
 }
 
@@ -36,6 +37,8 @@ type Etcd struct {
 	Endpoints []string      `config:"endpoints" required:"true" min:"1" doc:"client addresses of etcd's members, host:port"`
 	Prefix    string        `config:"prefix" default:"/cellquota" min:"2" doc:"first part of every key, without a slash at its end"`
 	Timeout   time.Duration `config:"timeout" default:"3s" min:"100ms" max:"1m" doc:"of one read or one commit"`
+	// CompactKeep: what is older is given up by the leader; below a minute counts as a minute.
+	CompactKeep time.Duration `config:"compact_keep" default:"10m" min:"0s" max:"720h" doc:"how much of etcd's history the leader keeps, at least 1m; what is older it compacts. 0: it compacts never, and etcd's own auto-compaction has to"`
 }
 
 // Fence paces fencing.
@@ -70,6 +73,11 @@ type Planner struct {
 // Audit bounds what etcd keeps of the audit.
 type Audit struct {
 	Keep time.Duration `config:"keep" default:"168h" min:"1m" max:"8760h" doc:"how long audit records and dead tokens stay in etcd; older audit goes to archive_dir, or away without one"`
+}
+
+// Operations bounds what etcd keeps of what is over.
+type Operations struct {
+	Keep time.Duration `config:"keep" default:"168h" min:"1h" max:"8760h" doc:"how long ended operations, decided approvals and replaced proofs stay in etcd; a command repeated with its operation id after that begins anew"`
 }
 
 // Settle paces what ends campaigns.

@@ -19,6 +19,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/deletion"
 	"github.com/cellquota/cellquota/controlplane/election"
+	"github.com/cellquota/cellquota/controlplane/hygiene"
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/link"
 	"github.com/cellquota/cellquota/controlplane/operation"
@@ -95,6 +96,8 @@ type parts struct {
 	peers    *peers.Peers
 	archive  archive.Archive // nil: none is configured
 	keeper   *audit.Keeper
+	compact  *hygiene.Compactor
+	prune    *hygiene.Pruner
 	settle   *settle.Driver
 	metrics  *settle.Metrics
 	dial     transport.DialOptions
@@ -229,6 +232,13 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 	if err != nil {
 		return err
 	}
+	tidies := hygiene.Deps{Store: p.store, View: p.view, Clock: p.clock, Log: p.log, Registry: p.registry}
+	if p.compact, err = hygiene.NewCompactor(p.cfg.Etcd.CompactKeep, tidies); err != nil {
+		return err
+	}
+	if p.prune, err = hygiene.NewPruner(p.cfg.Operations.Keep, tidies); err != nil {
+		return err
+	}
 	p.election = election.New(election.Config{Address: p.cfg.advertised(), TTL: p.cfg.LeaderTTL}, p.store, p.view, p.clock, p.log)
 	group.Go("election", func(ctx context.Context) error { return p.election.Run(ctx, p.lead) })
 	return nil
@@ -268,6 +278,8 @@ func (p *parts) lead(ctx context.Context, leader core.Leader) error {
 	loops.Go(func() error { return p.hub.Lead(ctx, leader, p.planner) })
 	loops.Go(func() error { return p.keeper.Lead(ctx, leader) })
 	loops.Go(func() error { return p.settle.Lead(ctx, leader) })
+	loops.Go(func() error { return p.compact.Lead(ctx, leader) })
+	loops.Go(func() error { return p.prune.Lead(ctx, leader) })
 	return loops.Wait()
 }
 

@@ -21,6 +21,9 @@ const (
 	maxTries = 24
 	// maxOps is etcd's limit on one transaction, compares and puts together.
 	maxOps = 128
+	// maxBytes bounds the keys and values of one transaction; etcd's own limit is
+	// 1.5 MiB for a request with everything in it.
+	maxBytes = 1280 << 10
 )
 
 // Tx is one try of a change: what it read, and what it will put. It lives as
@@ -138,6 +141,9 @@ func (tx *Tx) commit(ctx context.Context) (revision int64, done bool, err error)
 	if n := len(tx.cmps) + len(tx.ops); n > maxOps {
 		return 0, false, fmt.Errorf("%w: %d operations in one transaction, at most %d", core.ErrTooLarge, n, maxOps)
 	}
+	if n := tx.bytes(); n > maxBytes {
+		return 0, false, fmt.Errorf("%w: %d bytes in one transaction of %d writes, at most %d", core.ErrTooLarge, n, len(tx.ops), maxBytes)
+	}
 	ctx, cancel := context.WithTimeout(ctx, tx.s.timeout)
 	defer cancel()
 	resp, err := tx.s.kv.Txn(ctx).If(tx.cmps...).Then(tx.ops...).Commit()
@@ -150,6 +156,15 @@ func (tx *Tx) commit(ctx context.Context) (revision int64, done bool, err error)
 	}
 	tx.remember(resp.Header.Revision)
 	return resp.Header.Revision, true, nil
+}
+
+// bytes is the size of everything that this transaction writes.
+func (tx *Tx) bytes() int {
+	n := 0
+	for _, op := range tx.ops {
+		n += len(op.KeyBytes()) + len(op.ValueBytes())
+	}
+	return n
 }
 
 // Now is the store's idea of the time, for records.
@@ -210,7 +225,7 @@ func (tx *Tx) put(key string, m proto.Message, opts ...clientv3.OpOption) error 
 	}
 	value, err := encode(m)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", key, err)
 	}
 	tx.ops = append(tx.ops, clientv3.OpPut(key, string(value), opts...))
 	return nil

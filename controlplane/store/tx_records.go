@@ -135,6 +135,11 @@ func (tx *Tx) PutProof(p core.Proof) error {
 	return tx.put(tx.s.keys.proof(p.Cell, p.FenceVersion), encodeProof(p))
 }
 
+// DropProof deletes a proof that a later one replaced.
+func (tx *Tx) DropProof(cell ids.CellID, version int64) error {
+	return tx.remove(tx.s.keys.proof(cell, version))
+}
+
 // Stock reads the physical stock of a SKU.
 func (tx *Tx) Stock(id ids.SKUID) (core.PhysicalStock, bool, error) {
 	return fetch(tx, tx.s.keys.stock(id), decodeStock)
@@ -162,6 +167,9 @@ func (tx *Tx) PutOperation(o core.Operation) error {
 	return tx.put(tx.s.keys.operation(o.ID), encodeOperation(o))
 }
 
+// DropOperation deletes an operation that ended long ago.
+func (tx *Tx) DropOperation(id string) error { return tx.remove(tx.s.keys.operation(id)) }
+
 // Approval reads the approval of an operation.
 func (tx *Tx) Approval(id string) (core.Approval, bool, error) {
 	return fetch(tx, tx.s.keys.approval(id), decodeApproval)
@@ -174,6 +182,9 @@ func (tx *Tx) PutApproval(a core.Approval) error {
 	}
 	return tx.put(tx.s.keys.approval(a.ID), encodeApproval(a))
 }
+
+// DropApproval deletes an approval that was decided long ago.
+func (tx *Tx) DropApproval(id string) error { return tx.remove(tx.s.keys.approval(id)) }
 
 // Token reads one token.
 func (tx *Tx) Token(id string) (core.Token, bool, error) {

@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,43 @@ func TestTooManyOperationsAreRefusedWithTheNumber(t *testing.T) {
 	})
 	if !errors.Is(err, core.ErrTooLarge) {
 		t.Fatalf("%v, want ErrTooLarge", err)
+	}
+}
+
+// What etcd would refuse is refused before, by the record's name and with both
+// numbers: one value, and what a transaction writes together.
+func TestTooLargeIsRefusedByNameWithTheNumbers(t *testing.T) {
+	p := demo(t)
+	for _, c := range []struct {
+		name          string
+		records, each int
+		want          []string
+	}{
+		{"one value", 1, 1 << 20, []string{"/journal/big0", "Record of 10486", "at most 1048576"}},
+		{"together", 3, 500 << 10, []string{"153", "of 3 writes", "at most 1310720"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := p.Update(testkit.Deadline(t), "large", func(tx *store.Tx) error {
+				for i := range c.records {
+					r := core.Record{ID: fmt.Sprint("big", i), Key: key, Reason: strings.Repeat("x", c.each)}
+					if _, _, err := tx.Record(r.ID); err != nil {
+						return err
+					}
+					if err := tx.PutRecord(r); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if !errors.Is(err, core.ErrTooLarge) {
+				t.Fatalf("%v, want ErrTooLarge", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v: lacks %q", err, want)
+				}
+			}
+		})
 	}
 }
 

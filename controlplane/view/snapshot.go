@@ -279,6 +279,9 @@ func (s Snapshot) Proof(cell ids.CellID, version int64) (core.Proof, bool) {
 	return one[core.Proof](s, store.KindProof, store.ProofName(cell, version))
 }
 
+// Proofs gives every proof, by cell and then by version.
+func (s Snapshot) Proofs() []core.Proof { return many[core.Proof](s, store.KindProof, "") }
+
 // Stock gives the physical stock of a SKU.
 func (s Snapshot) Stock(id ids.SKUID) (core.PhysicalStock, bool) {
 	return one[core.PhysicalStock](s, store.KindStock, string(id))

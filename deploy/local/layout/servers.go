@@ -61,6 +61,7 @@ func (p Plan) controlPlane(s Server) (string, error) {
 	d.put("grpc_addr", s.Addr)
 	d.put("advertise_addr", s.Addr)
 	d.put("etcd.endpoints", p.Etcd.Clients())
+	d.put("etcd.compact_keep", "0s") // etcd keeps its history here, for whoever checks every revision; etcd.auto-compaction bounds it
 	d.put("operators_file", p.operatorsFile())
 	d.put("archive_dir", p.path("archive"))
 	return p.finish(d, "controlplane", s.Name)
