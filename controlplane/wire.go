@@ -322,7 +322,7 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle, Preflight: preflight.Preflight{
 		Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes,
 	}})
-	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view, History: settle.History{Archive: p.archive}})
+	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view, History: settle.History{Archive: p.archive}, Supply: p.planner, Cells: cells})
 	pb.RegisterRoutingServiceServer(server, p.routes)
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view, Routes: p.routes, Cells: p.hub, Peers: p.peers})
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})

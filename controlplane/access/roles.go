@@ -66,12 +66,12 @@ var table = map[string][]string{
 	pb.CampaignService_AddCell_FullMethodName:           managers,
 	pb.CampaignService_DeleteCampaign_FullMethodName:    managers,
 
-	pb.QuotaService_PreviewSplit_FullMethodName:    everyOperator,
+	pb.QuotaService_PreviewSplit_FullMethodName:    orReplica,
 	pb.QuotaService_ListAllocations_FullMethodName: everyOperator,
 	pb.QuotaService_TopUp_FullMethodName:           quota,
 	pb.QuotaService_ReturnUnits_FullMethodName:     quota,
 	pb.QuotaService_TransferUnits_FullMethodName:   quota,
-	pb.QuotaService_PlanRebalance_FullMethodName:   everyOperator,
+	pb.QuotaService_PlanRebalance_FullMethodName:   orReplica,
 	pb.QuotaService_ApplyRebalance_FullMethodName:  quota,
 	pb.QuotaService_ListAdjustments_FullMethodName: everyOperator,
 

@@ -44,7 +44,7 @@ func asReplica(ctx context.Context) bool {
 
 // leads says where the cells' streams end: here (""), or why they do not.
 func (h *Cells) leads(s view.Snapshot) (leader, why string) {
-	if h.Peers == nil {
+	if h == nil || h.Peers == nil {
 		return "", ""
 	}
 	l, led := s.Leader()
@@ -60,6 +60,9 @@ func (h *Cells) leads(s view.Snapshot) (leader, why string) {
 // fromLeader asks the leader, where that is another replica; false: it was not
 // asked, or did not answer.
 func fromLeader[T any](ctx context.Context, h *Cells, ask func(context.Context, grpc.ClientConnInterface) (T, error)) (answer T, ok bool) {
+	if h == nil {
+		return answer, false
+	}
 	leader, _ := h.leads(h.View.Snapshot())
 	if leader == "" || asReplica(ctx) {
 		return answer, false

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"google.golang.org/grpc"
+
 	"github.com/cellquota/cellquota/controlplane/campaignfile"
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
@@ -21,16 +23,24 @@ type Quota struct {
 	Intent  *intent.Service
 	View    *view.View
 	History History // of settled campaigns; nil: etcd alone
+	Supply  Supply
+	Cells   *Cells // knows who leads; nil: this replica
 }
 
 // PreviewSplit shows how units and buckets would be cut.
-func (h *Quota) PreviewSplit(_ context.Context, req *pb.PreviewSplitRequest) (*pb.PreviewSplitResponse, error) {
+func (h *Quota) PreviewSplit(ctx context.Context, req *pb.PreviewSplitRequest) (*pb.PreviewSplitResponse, error) {
 	s := h.View.Snapshot()
 	spec, warnings, err := previewed(s, req)
 	if err != nil {
 		return nil, err
 	}
-	split, err := spec.Preview(s.CellsByID())
+	if out, ok := fromLeader(ctx, h.Cells, func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.PreviewSplitResponse, error) {
+		return pb.NewQuotaServiceClient(leader).PreviewSplit(ctx, req)
+	}); ok {
+		return out, nil
+	}
+	demand := h.demand(s, spec.ID)
+	split, err := spec.PreviewBy(s.CellsByID(), demand)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +50,7 @@ func (h *Quota) PreviewSplit(_ context.Context, req *pb.PreviewSplitRequest) (*p
 		sku := string(spec.SKUs[i].ID)
 		out.Reserves[sku] = plan.Reserve.Int32()
 		for _, g := range plan.Grants {
-			out.Rows = append(out.Rows, &pb.SplitRow{SkuId: sku, CellId: g.Cell, Units: g.Units.Int32(), Buckets: int32(owned[g.Cell])})
+			out.Rows = append(out.Rows, &pb.SplitRow{SkuId: sku, CellId: g.Cell, Units: g.Units.Int32(), Buckets: int32(owned[g.Cell]), Demand: int64(demand(spec.SKUs[i].ID, ids.CellID(g.Cell)))}) //nolint:gosec // a sum of two counters of units
 		}
 	}
 	return out, nil

@@ -52,6 +52,7 @@ type rig struct {
 	hands  *hands
 
 	cellKeys cellKeys
+	supply   *planned
 }
 
 // hands is the system's clock, which a test puts forward.
@@ -128,7 +129,7 @@ func (hub) Reported(cell ids.CellID, from int64) (age time.Duration, atRisk int6
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	etcd := testkit.Etcd(t, 1)
-	r := &rig{t: t, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64), hands: &hands{Clock: clock.System()}, cellKeys: cellKeys{}}
+	r := &rig{t: t, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64), hands: &hands{Clock: clock.System()}, cellKeys: cellKeys{}, supply: &planned{}}
 	var err error
 	if r.store, err = store.Open(store.Config{Endpoints: etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: r.hands}); err != nil {
 		t.Fatal(err)
@@ -171,7 +172,7 @@ func (r *rig) serve() {
 		},
 	})
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: verbs, View: r.view, Clock: clock.System(), Shards: r.shards})
-	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: verbs, View: r.view})
+	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: verbs, View: r.view, Supply: r.supply})
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: verbs, View: r.view, Routes: r.routes, Cells: r.cellKeys})
 	pb.RegisterRoutingServiceServer(server, r.routes)
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: verbs, Reader: operation.Reader{View: r.view}})

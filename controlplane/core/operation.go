@@ -58,6 +58,13 @@ type Operation struct {
 	ModRevision, CreateRevision int64
 }
 
+// Bounds of one plan. Its transaction compares the book of each SKU, and etcd bounds
+// what one transaction compares.
+const (
+	MaxRebalanceMoves = 1_000
+	MaxRebalanceSKUs  = 50
+)
+
 // RebalanceMove is one move of units that an operation carries out; an empty cell
 // is the reserve.
 type RebalanceMove struct {

@@ -55,15 +55,25 @@ func (s SKUSpec) weight(c Cell) uint32 {
 	return s.Split.Weights[c.Spec.ID]
 }
 
-// Plan cuts one SKU's limit over the campaign's cells.
+// Demand tells how many units of a SKU were asked of a cell so far.
+type Demand func(ids.SKUID, ids.CellID) uint64
+
+// noDemand is that of a campaign that was never on sale: DEMAND cuts by weights.
+func noDemand(ids.SKUID, ids.CellID) uint64 { return 0 }
+
+// Plan cuts one SKU's limit over the campaign's cells, before anything was sold.
 func (s CampaignSpec) Plan(sku SKUSpec, cells map[ids.CellID]Cell) (allocator.Plan, error) {
+	return s.planBy(sku, cells, noDemand)
+}
+
+func (s CampaignSpec) planBy(sku SKUSpec, cells map[ids.CellID]Cell, demand Demand) (allocator.Plan, error) {
 	shares := make([]allocator.Share, 0, len(s.Cells))
 	for _, id := range s.Cells {
 		c, ok := cells[id]
 		if !ok {
 			return allocator.Plan{}, numbered(ErrUnknownCell, "cell_id", id)
 		}
-		shares = append(shares, allocator.Share{Cell: string(id), Weight: sku.weight(c), Units: sku.Split.Units[id]})
+		shares = append(shares, allocator.Share{Cell: string(id), Weight: sku.weight(c), Units: sku.Split.Units[id], Demand: demand(sku.ID, id)})
 	}
 	plan, err := allocator.Split(allocator.Request{Limit: sku.SaleLimit, Reserve: sku.Reserve, Policy: sku.Split.Policy, Cells: shares})
 	if err != nil {
@@ -82,6 +92,11 @@ type Split struct {
 // Preview cuts every SKU and deals the buckets. A cell without a bucket that
 // would be granted units is an error: its units could never be sold.
 func (s CampaignSpec) Preview(cells map[ids.CellID]Cell) (Split, error) {
+	return s.PreviewBy(cells, noDemand)
+}
+
+// PreviewBy is Preview where demand was seen: the policy DEMAND cuts by it.
+func (s CampaignSpec) PreviewBy(cells map[ids.CellID]Cell, demand Demand) (Split, error) {
 	homes, err := s.Homes(cells)
 	if err != nil {
 		return Split{}, err
@@ -90,7 +105,7 @@ func (s CampaignSpec) Preview(cells map[ids.CellID]Cell) (Split, error) {
 	owned := homes.Owned()
 	for i, sku := range s.SKUs {
 		path := fmt.Sprintf("skus[%d]", i)
-		plan, err := s.Plan(sku, cells)
+		plan, err := s.planBy(sku, cells, demand)
 		if err != nil {
 			return Split{}, under(path, err)
 		}

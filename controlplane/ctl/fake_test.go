@@ -203,7 +203,7 @@ func (f *fake) GetCampaign(_ context.Context, in *pb.GetCampaignRequest) (*pb.Ge
 
 func book() *pb.Book {
 	return &pb.Book{CampaignId: "demo", SkuId: "phone-x", SaleLimit: 10000, Reserve: 5200, Version: 9, Allocations: []*pb.Allocation{
-		{CellId: "cell-1", Granted: 2400, FenceVersion: 1, State: pb.CellState_CELL_STATE_ACTIVE, LastNumber: 1},
+		{CellId: "cell-1", Granted: 2400, FenceVersion: 1, State: pb.CellState_CELL_STATE_ACTIVE, LastNumber: 1, FirstGrant: 2300},
 		{CellId: "cell-2", Granted: 2400, FenceVersion: 1, State: pb.CellState_CELL_STATE_ACTIVE, LastNumber: 1},
 	}}
 }
@@ -246,6 +246,43 @@ func (f *fake) TransferUnits(_ context.Context, in *pb.TransferUnitsRequest) (*p
 		if in.GetUnits() > 100 {
 			out.Operation.State, out.Operation.Detail = pb.OperationState_OPERATION_STATE_FAILED, "0 were moved"
 		}
+	}
+	return out, nil
+}
+
+// PreviewSplit: nobody was asked of anything yet, but cell-1.
+func (f *fake) PreviewSplit(_ context.Context, in *pb.PreviewSplitRequest) (*pb.PreviewSplitResponse, error) {
+	f.note(in)
+	return &pb.PreviewSplitResponse{Reserves: map[string]int32{"phone-x": 5200}, Warnings: []string{"phone-x: no demand was seen"}, Rows: []*pb.SplitRow{
+		{SkuId: "phone-x", CellId: "cell-1", Units: 2400, Buckets: 2048, Demand: 77}, {SkuId: "phone-x", CellId: "cell-2", Units: 2400, Buckets: 2048},
+	}}, nil
+}
+
+func moves() []*pb.RebalanceMove {
+	return []*pb.RebalanceMove{
+		{SkuId: "phone-x", FromCellId: "cell-1", ToCellId: "cell-2", Units: 50, Why: "cell-2 lacks 50"}, {SkuId: "phone-x", FromCellId: "cell-9", Units: 7, Why: "cell-9 owns no bucket"},
+	}
+}
+
+// PlanRebalance of campaign still is empty.
+func (f *fake) PlanRebalance(_ context.Context, in *pb.PlanRebalanceRequest) (*pb.PlanRebalanceResponse, error) {
+	f.note(in)
+	out := &pb.PlanRebalanceResponse{BookVersions: map[string]int64{"phone-x": 9}, Skipped: []string{"phone-x: cell cell-3: the cell is SUSPECT"}}
+	if in.GetCampaignId() != "still" {
+		out.Moves = moves()
+	}
+	return out, nil
+}
+
+// ApplyRebalance of SKU stale finds another version; cell-4 as campaign fails.
+func (f *fake) ApplyRebalance(_ context.Context, in *pb.ApplyRebalanceRequest) (*pb.ApplyRebalanceResponse, error) {
+	f.note(in)
+	if in.GetSkuId() == "stale" {
+		return nil, fmt.Errorf("%w: expected 9, present 10", rpcstatus.ErrConflict)
+	}
+	out := &pb.ApplyRebalanceResponse{OperationId: in.GetOperationId(), Moves: moves()}
+	if !in.GetValidateOnly() {
+		out.Operation = f.run(in.GetOperationId(), "rebalance", in.GetCampaignId())
 	}
 	return out, nil
 }

@@ -18,13 +18,14 @@ import (
 func (c *cli) quotaCommand() *cobra.Command {
 	return group("quota", "See and move units between the reserve and cells",
 		"  cellctl quota list double-eleven\n  cellctl quota top-up double-eleven phone-x cell-1 200",
-		c.quotaSplit(), c.quotaList(), c.quotaTopUp(), c.quotaReturn(), c.quotaTransfer(), c.quotaHistory())
+		c.quotaSplit(), c.quotaList(), c.quotaTopUp(), c.quotaReturn(), c.quotaTransfer(), c.quotaRebalance(), c.quotaHistory())
 }
 
 func (c *cli) quotaSplit() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use: "split [CAMPAIGN]", Short: "Show how units and buckets would be cut", Args: takes("[CAMPAIGN]"),
+		Long: "Cuts as a publish of now would; nothing is changed. Of a campaign on sale -o wide adds what was asked of each\ncell so far, and the policy DEMAND cuts by it; before, by the cells' weights, and a warning says so.",
 		Example: "  cellctl quota split -f campaign.yaml\n  cellctl quota split double-eleven -o csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := &pb.PreviewSplitRequest{}
@@ -51,9 +52,9 @@ func (c *cli) quotaSplit() *cobra.Command {
 				for _, sku := range slices.Sorted(maps.Keys(out.GetReserves())) {
 					v.Lines = append(v.Lines, fmt.Sprintf("reserve of %s: %d", sku, out.GetReserves()[sku]))
 				}
-				t := render.Table{Columns: render.Columns("SKU", "CELL", "#UNITS", "#BUCKETS")}
+				t := render.Table{Columns: render.Columns("SKU", "CELL", "#UNITS", "#BUCKETS", "+#DEMAND")}
 				for _, r := range out.GetRows() {
-					t.Rows = append(t.Rows, []string{r.GetSkuId(), r.GetCellId(), count(r.GetUnits()), count(r.GetBuckets())})
+					t.Rows = append(t.Rows, []string{r.GetSkuId(), r.GetCellId(), count(r.GetUnits()), count(r.GetBuckets()), number(r.GetDemand())})
 				}
 				v.Tables = []render.Table{t}
 				return c.show(v)
@@ -86,22 +87,42 @@ func (c *cli) quotaList() *cobra.Command {
 
 // bookTable has a row per allocation, the reserve and the limit.
 func bookTable(books []*pb.Book) render.Table {
-	t := render.Table{Columns: render.Columns("SKU", "WHERE", "#UNITS", "STATE", "#FENCE", "#NUMBER", "#WRITTEN OFF", "+CAMPAIGN", "+#VERSION")}
+	t := render.Table{Columns: render.Columns("SKU", "WHERE", "#UNITS", "STATE", "#FENCE", "#NUMBER", "#WRITTEN OFF", "+#FIRST GRANT", "+#LIMIT TARGET", "+FINAL", "+CAMPAIGN", "+#VERSION")}
 	for _, b := range books {
 		row := func(where string, units int32, more ...string) {
 			line := append([]string{b.GetSkuId(), where, count(units)}, more...)
 			for len(line) < len(t.Columns)-2 {
 				line = append(line, "")
 			}
+			if where == limitRow {
+				line[8], line[9] = lowered(b.GetLimitTarget()), finally(b.GetFinal())
+			}
 			t.Rows = append(t.Rows, append(line, b.GetCampaignId(), number(b.GetVersion())))
 		}
 		for _, a := range b.GetAllocations() {
-			row(a.GetCellId(), a.GetGranted(), render.Word(a.GetState()), number(a.GetFenceVersion()), number(a.GetLastNumber()), count(a.GetWrittenOff()))
+			row(a.GetCellId(), a.GetGranted(), render.Word(a.GetState()), number(a.GetFenceVersion()), number(a.GetLastNumber()), count(a.GetWrittenOff()), count(a.GetFirstGrant()))
 		}
 		row("reserve", b.GetReserve())
-		row("sale limit", b.GetSaleLimit())
+		row(limitRow, b.GetSaleLimit())
 	}
 	return t
+}
+
+const limitRow = "sale limit"
+
+// lowered is the limit that a lowering wants to reach, or nothing.
+func lowered(n int32) string {
+	if n == 0 {
+		return ""
+	}
+	return count(n)
+}
+
+func finally(final bool) string {
+	if final {
+		return "FINAL_SOLD_OUT"
+	}
+	return ""
 }
 
 func (c *cli) quotaTopUp() *cobra.Command {

@@ -13,10 +13,6 @@ import (
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
-// MaxRebalanceSKUs bounds the SKUs of one plan: its transaction compares the book
-// of each, and etcd bounds what one transaction compares.
-const MaxRebalanceSKUs = 50
-
 // Rebalance asks for a plan of moves to be carried out.
 type Rebalance struct {
 	OperationID string
@@ -111,8 +107,8 @@ func (s *Service) mayRebalance(tx *store.Tx, in Rebalance) error {
 			skus = append(skus, m.SKU)
 		}
 	}
-	if len(skus) > MaxRebalanceSKUs {
-		return rpcstatus.Invalid(rpcstatus.Violation{Field: "moves", Rule: fmt.Sprintf("must be of at most %d SKUs", MaxRebalanceSKUs)})
+	if len(skus) > core.MaxRebalanceSKUs {
+		return rpcstatus.Invalid(rpcstatus.Violation{Field: "moves", Rule: fmt.Sprintf("must be of at most %d SKUs", core.MaxRebalanceSKUs)})
 	}
 	for _, sku := range skus {
 		book, known, err := tx.Book(core.BookKey{Campaign: in.Campaign, SKU: sku})

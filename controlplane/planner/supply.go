@@ -95,7 +95,11 @@ func busySKUs(s view.Snapshot, campaign ids.CampaignID) map[ids.SKUID]bool {
 		if op.Kind == core.OperationFence || op.Kind == core.OperationReclaim || op.Kind == core.OperationRestore {
 			continue // of a cell; its state says what may be done
 		}
-		if subject, sku := splitSubject(op.Subject); subject == campaign {
+		subject, sku := splitSubject(op.Subject)
+		if subject != campaign {
+			continue
+		}
+		if op.Kind != core.OperationRebalance { // whose moves name its SKUs
 			busy[sku] = true
 		}
 		for _, m := range op.Moves {
@@ -157,6 +161,7 @@ func (p *Planner) ProposeRebalance(s view.Snapshot, c core.Campaign, only ids.SK
 	route, _ := s.Route(c.Spec.ID)
 	owned, busy := owners(route), busySKUs(s, c.Spec.ID)
 	versions = map[ids.SKUID]int64{}
+	planned := 0
 	for _, sku := range c.Spec.SKUs {
 		if only != "" && sku.ID != only {
 			continue
@@ -182,7 +187,20 @@ func (p *Planner) ProposeRebalance(s view.Snapshot, c core.Campaign, only ids.SK
 			plan.Moves = plan.Moves[:len(plan.Moves)-over]
 			skipped = append(skipped, fmt.Sprintf("%s: %d moves more than one plan holds (%d)", sku.ID, over, supply.MaxMoves))
 		}
+		if len(plan.Moves) > 0 {
+			if planned++; planned > core.MaxRebalanceSKUs {
+				skipped = append(skipped, fmt.Sprintf("%s: one plan moves at most %d SKUs", sku.ID, core.MaxRebalanceSKUs))
+				continue
+			}
+		}
 		moves, versions[sku.ID] = append(moves, plan.Moves...), book.Version
 	}
 	return moves, versions, skipped, nil
+}
+
+// Demand tells how many units of a SKU were asked of a cell so far, by its newest
+// report; 0 where this replica hears none.
+func (p *Planner) Demand(key core.BookKey, cell ids.CellID) uint64 {
+	report, _ := p.cells.Report(cell, key)
+	return report.Demand()
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // MaxMoves bounds one plan.
-const MaxMoves = 1_000
+const MaxMoves = core.MaxRebalanceMoves
 
 // marginPermille of its need is what a giver keeps on top of it: a rate that
 // wavers by a quarter moves nothing back.

@@ -459,7 +459,10 @@ type SplitRow struct {
 	// First grant.
 	Units int32 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
 	// Buckets.
-	Buckets       int32 `protobuf:"varint,4,opt,name=buckets,proto3" json:"buckets,omitempty"`
+	Buckets int32 `protobuf:"varint,4,opt,name=buckets,proto3" json:"buckets,omitempty"`
+	// Units that were asked of the cell so far, sold or refused; 0 where it is not on sale or the
+	// leader did not tell.
+	Demand        int64 `protobuf:"varint,5,opt,name=demand,proto3" json:"demand,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -518,6 +521,13 @@ func (x *SplitRow) GetUnits() int32 {
 func (x *SplitRow) GetBuckets() int32 {
 	if x != nil {
 		return x.Buckets
+	}
+	return 0
+}
+
+func (x *SplitRow) GetDemand() int64 {
+	if x != nil {
+		return x.Demand
 	}
 	return 0
 }
@@ -1785,12 +1795,13 @@ const file_cellquota_v1_quota_proto_rawDesc = "" +
 	"\x13PreviewSplitRequest\x12\x12\n" +
 	"\x04yaml\x18\x01 \x01(\tR\x04yaml\x12\x1f\n" +
 	"\vcampaign_id\x18\x02 \x01(\tR\n" +
-	"campaignId\"j\n" +
+	"campaignId\"\x82\x01\n" +
 	"\bSplitRow\x12\x15\n" +
 	"\x06sku_id\x18\x01 \x01(\tR\x05skuId\x12\x17\n" +
 	"\acell_id\x18\x02 \x01(\tR\x06cellId\x12\x14\n" +
 	"\x05units\x18\x03 \x01(\x05R\x05units\x12\x18\n" +
-	"\abuckets\x18\x04 \x01(\x05R\abuckets\"\xe9\x01\n" +
+	"\abuckets\x18\x04 \x01(\x05R\abuckets\x12\x16\n" +
+	"\x06demand\x18\x05 \x01(\x03R\x06demand\"\xe9\x01\n" +
 	"\x14PreviewSplitResponse\x12*\n" +
 	"\x04rows\x18\x01 \x03(\v2\x16.cellquota.v1.SplitRowR\x04rows\x12L\n" +
 	"\breserves\x18\x02 \x03(\v20.cellquota.v1.PreviewSplitResponse.ReservesEntryR\breserves\x12\x1a\n" +
