@@ -70,8 +70,8 @@ func (p *Planner) topUpMove(leader core.Leader, on onSale, plan allocator.RoundP
 			var adjustments []core.Adjustment
 			for _, g := range plan.Grants {
 				id := ids.CellID(g.Cell)
-				if cells[id].FenceVersion != on.fenceVersion(id) {
-					return core.Book{}, nil, errNoMore // its report was of another
+				if cells[id].FenceVersion != on.fenceVersion(id) || cells[id].Paused {
+					return core.Book{}, nil, errNoMore // its report was of another, or it sells nothing now
 				}
 				next, step, err := book.Grant(cells[id], g.Units)
 				if err != nil {

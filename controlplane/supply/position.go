@@ -38,6 +38,8 @@ func (p Position) fit(r Rules) string {
 	switch {
 	case p.State != core.CellActive:
 		return "the cell is " + p.State.String()
+	case p.Cell.Paused:
+		return "an operator paused it"
 	case p.Cell.ProofID != "" && !p.Cell.Reclaimed:
 		return "what its fence proved is not booked yet"
 	case p.Barred != "":
