@@ -195,7 +195,11 @@ func (s *shard) take(d *pb.Directive) *pb.DirectiveResult {
 		return nil // not now
 	}
 	s.last[key]++
-	s.granted[key] += int64(a.GetUnits())
+	if a.GetKind() == pb.AdjustmentKind_ADJUSTMENT_KIND_RETURN {
+		s.granted[key] -= int64(a.GetUnits())
+	} else {
+		s.granted[key] += int64(a.GetUnits())
+	}
 	s.applied[a.GetAdjustmentId()] = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_APPLIED
 	result.Outcome = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_APPLIED
 	return result
@@ -237,15 +241,26 @@ func (e *edges) Behind(context.Context, ids.CampaignID, int64) []string {
 
 // operations remembers what it was asked to drive.
 type operations struct {
-	mu    sync.Mutex
-	asked map[string]int
+	mu     sync.Mutex
+	asked  map[string]int
+	driver planner.Operations // nil: nobody does anything
 }
 
-func (o *operations) Step(_ context.Context, _ core.Leader, op core.Operation) error {
+func (o *operations) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
+	o.mu.Lock()
+	o.asked[op.ID]++
+	driver := o.driver
+	o.mu.Unlock()
+	if driver == nil {
+		return nil
+	}
+	return driver.Step(ctx, leader, op)
+}
+
+func (o *operations) drive(by planner.Operations) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.asked[op.ID]++
-	return nil
+	o.driver = by
 }
 
 // rig is a planner over a real etcd, with cells that behave.
