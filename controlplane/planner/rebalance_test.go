@@ -90,3 +90,37 @@ func TestUnitsOfACellThatIsHomeToNobodyGoBack(t *testing.T) {
 	r.tell("cell-2", sold(800, 0))
 	r.holds(4_400, 4_800, 800)
 }
+
+// A rebalance that waits for its giver holds up its own SKU, whose units are on their way, and no other.
+func TestARebalanceHoldsItsOwnSKUAlone(t *testing.T) {
+	r := newRig(t)
+	r.provision(1)
+	r.lead()
+	r.link("cell-1")
+	r.draftAs("c", 1, autoTopUp, "s", "z")
+	r.publish("c", "op")
+	r.until("op", core.OperationDone)
+	_, err := r.store.Update(testkit.Deadline(t), "rebalance", func(tx *store.Tx) error {
+		if _, _, err := tx.Operation("r1"); err != nil {
+			return err
+		}
+		return tx.PutOperation(core.Operation{
+			ID: "r1", Kind: core.OperationRebalance, Subject: "c", State: core.OperationRunning, Actor: "ann", StartedAt: tx.Now(),
+			Moves: []core.RebalanceMove{{SKU: "s", From: "cell-1", Units: quantity.Must(1)}},
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.book()
+	r.tell("cell-1", soldOut)
+	testkit.Eventually(t, wait, func() error {
+		if n := len(r.rounds()); n < 3 {
+			return fmt.Errorf("%d rounds of the other SKU", n)
+		}
+		return nil
+	})
+	if after := r.book(); after.Version != before.Version {
+		t.Errorf("the SKU whose units are moved was topped up: version %d after %d", after.Version, before.Version)
+	}
+}
