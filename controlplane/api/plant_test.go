@@ -23,13 +23,16 @@ import (
 	"github.com/cellquota/cellquota/cell/shard/migrate"
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/api"
+	"github.com/cellquota/cellquota/controlplane/archive"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/preflight"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/controlplane/report/books"
 	readers "github.com/cellquota/cellquota/controlplane/report/shards"
+	"github.com/cellquota/cellquota/controlplane/report/undersell"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
+	"github.com/cellquota/cellquota/controlplane/settle"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -48,6 +51,7 @@ type plant struct {
 	registry *prometheus.Registry
 	leader   core.Leader
 	driver   *reclaim.Driver
+	settling *settle.Driver
 }
 
 var saleKey = core.BookKey{Campaign: "c", SKU: "s"}
@@ -271,6 +275,7 @@ func (p *plant) open() {
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: &api.Cells{View: p.view, Liveness: hub{}, Dial: dial}, Routes: p.routes, Etcd: p.store, Reader: reader, Registry: p.registry,
 		Verifier: verify.New(books.Plane{Store: p.store}, reader, api.Mirrors{View: p.view, Dial: dial}, clock.System()),
+		Accounts: undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: reader, Clock: clock.System()},
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -282,13 +287,25 @@ func (p *plant) open() {
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: reclaim.Files{}}})
 	pb.RegisterReportServiceServer(server, reports)
 	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
-	verbs := &intent.Service{Store: p.store, View: p.view, Clock: clock.System(), Sales: api.ShardSales{Reader: reader}}
+	kept := archive.Directory{Dir: p.t.TempDir()}
+	p.settling = settle.New(settle.Config{}, settle.Deps{
+		Store: p.store, View: p.view, Shards: reader, Mirrors: api.Mirrors{View: p.view, Dial: dial}, Cells: told{}, Archive: kept, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
+	})
+	verbs := &intent.Service{Store: p.store, View: p.view, Clock: clock.System(), Sales: api.ShardSales{Reader: reader}, ApprovalTTL: time.Hour}
+	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: verbs, View: p.view, History: settle.History{Archive: kept}})
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{
-		Intent: verbs, View: p.view, Clock: clock.System(), Preflight: preflight.Preflight{Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes},
+		Intent: verbs, View: p.view, Clock: clock.System(), Settling: p.settling, Preflight: preflight.Preflight{Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes},
 	})
 	go func() { _ = server.Serve(p.wire) }()
 	p.t.Cleanup(server.Stop)
 }
+
+// told is the hub for what settles: every process serves every version.
+type told struct{}
+
+func (told) Held(ids.CellID, core.BookKey) (core.HeldFacts, bool) { return core.HeldFacts{}, false }
+
+func (told) CampaignReady(ids.CampaignID, int64, []ids.CellID) []string { return nil }
 
 // done drives an operation to its end.
 func (p *plant) done(id string) core.Operation {

@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"cmp"
 	"errors"
 	"testing"
 
@@ -16,13 +17,14 @@ type shelf struct {
 	book    core.Book
 	records map[string]core.Record
 	deleted bool
+	state   core.CampaignState // of the campaign; 0: PUBLISHED
 }
 
 func (s shelf) Cell(ids.CellID) (core.Cell, bool)    { return s.cell, true }
 func (s shelf) Book(core.BookKey) (core.Book, bool)  { return s.book, true }
 func (s shelf) Record(id string) (core.Record, bool) { r, ok := s.records[id]; return r, ok }
 func (s shelf) Campaign(id ids.CampaignID) (core.Campaign, bool) {
-	return core.Campaign{State: core.CampaignPublished}, true
+	return core.Campaign{Spec: core.CampaignSpec{ID: id}, State: cmp.Or(s.state, core.CampaignPublished)}, true
 }
 func (s shelf) RecordOf(id string) (core.Record, bool) { return s.Record(id) }
 
@@ -42,6 +44,32 @@ func TestCompareADeletedCampaign(t *testing.T) {
 	books.deleted = true
 	if err := planner.Compare(facts, books); err != nil {
 		t.Errorf("with one: %v", err)
+	}
+}
+
+// TestCompareASettledSKU: its records are in the archive, so no id is looked for; units and numbers are compared
+// until the campaign is SETTLED, and nothing of it after, when a fence may have moved the shard alone.
+func TestCompareASettledSKU(t *testing.T) {
+	key := core.BookKey{Campaign: "c", SKU: "s"}
+	facts := planner.Shard{Cell: "cell-1", FenceVersion: 1, Stocks: []core.StockFacts{{
+		Key: key, Granted: quantity.Must(5), AdjustmentVersion: 1, LastNumber: 3, LastAdjustmentID: "archived", BookRecordID: "archived",
+	}}}
+	books := shelf{cell: core.Cell{Spec: core.CellSpec{ID: "cell-1"}, FenceVersion: 1}, state: core.CampaignClosed}
+	books.book = core.Book{Key: key, Allocations: []core.Allocation{{Cell: "cell-1", Granted: quantity.Must(5), FenceVersion: 1, LastNumber: 3}}}
+	if err := planner.Compare(facts, books); !errors.Is(err, core.ErrRestored) {
+		t.Errorf("a record that is nowhere: %v", err)
+	}
+	books.book.Settled = true
+	if err := planner.Compare(facts, books); err != nil {
+		t.Errorf("a settled book: %v", err)
+	}
+	facts.Stocks[0].LastNumber = 4
+	if err := planner.Compare(facts, books); !errors.Is(err, core.ErrRestored) {
+		t.Errorf("a settled book, and a number ahead of it: %v", err)
+	}
+	books.state = core.CampaignSettled
+	if err := planner.Compare(facts, books); err != nil {
+		t.Errorf("a settled campaign: %v", err)
 	}
 }
 

@@ -414,3 +414,40 @@ func TestOverIsClosed(t *testing.T) {
 		return err
 	})
 }
+
+// Cancelled: cells are told with the version that closed the campaign, since they close unpaid orders and give
+// the money of paid ones back by it; a campaign that was only closed never says so.
+func TestCellsAreToldOfACancelling(t *testing.T) {
+	r := onSale(t)
+	told := func(version int64, cancelled bool) {
+		t.Helper()
+		testkit.Eventually(t, wait, func() (err error) {
+			r.cells.read("cell-3", func(s *shard) {
+				rules := s.rules["c"]
+				if rules.GetVersion() != version || rules.GetState() != pb.CampaignState_CAMPAIGN_STATE_CLOSED || rules.GetCancelled() != cancelled {
+					err = fmt.Errorf("the cell has version %d, %s, cancelled %t", rules.GetVersion(), rules.GetState(), rules.GetCancelled())
+				}
+			})
+			return err
+		})
+	}
+	change := func(next func(core.Campaign) (core.Campaign, bool, error)) {
+		t.Helper()
+		if _, err := r.store.Update(testkit.Deadline(t), "end", func(tx *store.Tx) error {
+			c, _, err := tx.Campaign("c")
+			if err != nil {
+				return err
+			}
+			if c, _, err = next(c); err != nil {
+				return err
+			}
+			return tx.PutCampaign(c)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(func(c core.Campaign) (core.Campaign, bool, error) { return c.Step(core.EventClose) })
+	told(4, false)
+	change(func(c core.Campaign) (core.Campaign, bool, error) { return c.Cancel("op-2") })
+	told(5, true)
+}
