@@ -30,6 +30,7 @@ type Config struct {
 	Audit       Audit         `config:"audit"`
 	Operations  Operations    `config:"operations"`
 	Publish     Publish       `config:"publish"`
+	Check       Check         `config:"check"`
 }
 
 // Etcd says where the records are.
@@ -84,6 +85,13 @@ type Operations struct {
 type Settle struct {
 	Interval time.Duration `config:"interval" default:"1s" min:"10ms" max:"10m" doc:"between two looks at what is sold out for good, and at campaigns that are over"`
 	After    time.Duration `config:"after" default:"30s" min:"0s" max:"24h" doc:"how long after its end a campaign settles at the earliest; more than clocks differ"`
+}
+
+// Check bounds a look at a cell's parts.
+type Check struct {
+	Timeout      time.Duration `config:"timeout" default:"5s" min:"100ms" max:"1m" doc:"how long each part of a cell may take to answer cellctl cell check; the parts are asked side by side"`
+	MaxClockSkew time.Duration `config:"max_clock_skew" default:"500ms" min:"1ms" max:"1m" doc:"how far the clocks of a cell's Redis and PostgreSQL may differ from this process's and from each other's before cell check names it"`
+	MinRetention time.Duration `config:"min_retention" default:"24h" min:"1m" max:"87600h" doc:"least retention of a cell's topics before cell check names it; longer than the oldest shard backup that may be restored"`
 }
 
 // Publish bounds a publish.

@@ -47,6 +47,8 @@ type Cells struct {
 	Peers Peers
 	// StaleAfter is the age from which a report is stale; 0: 5 s.
 	StaleAfter time.Duration
+	// Checker looks at a cell's parts.
+	Checker Checker
 	// Dial reaches a process of a cell.
 	Dial func(addr string) (*grpc.ClientConn, error)
 }

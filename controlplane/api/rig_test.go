@@ -22,6 +22,7 @@ import (
 	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/api"
+	"github.com/cellquota/cellquota/controlplane/check"
 	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
@@ -166,7 +167,7 @@ func (r *rig) serve() {
 		Authenticator: transport.FirstOf(operators.Authenticate, access.Tokens{View: r.view, Clock: r.hands}.Authenticate, transport.DevWorkloads()),
 	})
 	pb.RegisterCellAdminServiceServer(server, &api.Cells{
-		Intent: verbs, View: r.view, Liveness: hub{}, Shards: r.shards,
+		Intent: verbs, View: r.view, Liveness: hub{}, Shards: r.shards, Checker: check.New(check.Config{}, clock.System()),
 		Dial: func(addr string) (*grpc.ClientConn, error) {
 			return transport.Dial(addr, transport.DialOptions{Dev: true})
 		},

@@ -28,16 +28,20 @@ func ParseCell(text string) (core.CellSpec, []Fault) {
 	spec := core.CellSpec{
 		ID: id, Region: root.text("region", ""), InstanceGroup: root.text("instance_group", ""),
 		Weight: uint32(root.count("weight", 1)),
-		Redis:  core.RedisSpec{Mode: redis.text("mode", "standalone"), Addrs: redis.texts("addrs")},
+		Redis: core.RedisSpec{
+			Mode: redis.text("mode", "standalone"), Addrs: redis.texts("addrs"), PasswordFile: redis.text("password_file", ""), MasterName: redis.text("master_name", ""),
+		},
 		Kafka: core.KafkaSpec{
 			Brokers: kafka.texts("brokers"), Topic: kafka.text("topic", core.DefaultTopic(id)),
 			Partitions: kafka.count("partitions", 1), Replication: kafka.count("replication", 1),
 		},
 		Shard: core.ShardSpec{
 			DSNFile: shard.text("dsn_file", ""), ReaderDSNFile: shard.text("reader_dsn_file", ""), FencerDSNFile: shard.text("fencer_dsn_file", ""),
+			Replicated: shard.flag("replicated", false),
 		},
 	}
 	for _, o := range []*object{redis, kafka, shard, root} {
+		o.noSecrets("password", "dsn", "reader_dsn", "fencer_dsn")
 		o.close()
 	}
 	f.add(spec.Check())

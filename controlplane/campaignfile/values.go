@@ -190,3 +190,27 @@ func plain(n ast.Node) (any, error) {
 	err := yaml.NodeToValue(n, &out)
 	return out, err
 }
+
+// flag reads true or false.
+func (o *object) flag(key string, fallback bool) bool {
+	n := o.node(key)
+	if n == nil {
+		return fallback
+	}
+	v, ok := n.(*ast.BoolNode)
+	if !ok {
+		o.refuse(key, "must be true or false")
+		return fallback
+	}
+	return v.Value
+}
+
+// noSecrets refuses keys that would hold a secret, with the one that names its file.
+func (o *object) noSecrets(keys ...string) {
+	for _, key := range keys {
+		if o.has(key) {
+			o.asked[key] = true
+			o.refuse(key, "is a secret and may not stand here: write it into a file and name that as "+key+"_file")
+		}
+	}
+}

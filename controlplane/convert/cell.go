@@ -11,12 +11,12 @@ func CellSpec(s core.CellSpec) *pb.CellSpec {
 	return &pb.CellSpec{
 		CellId: string(s.ID), Region: s.Region, InstanceGroup: s.InstanceGroup,
 		Weight: int32(s.Weight),
-		Redis:  &pb.RedisSpec{Mode: s.Redis.Mode, Addrs: s.Redis.Addrs},
+		Redis:  &pb.RedisSpec{Mode: s.Redis.Mode, Addrs: s.Redis.Addrs, PasswordFile: s.Redis.PasswordFile, MasterName: s.Redis.MasterName},
 		Kafka: &pb.KafkaSpec{
 			Brokers: s.Kafka.Brokers, Topic: s.Kafka.Topic, Partitions: s.Kafka.Partitions, Replication: s.Kafka.Replication,
 		},
 		Shard: &pb.ShardSpec{
-			DsnFile: s.Shard.DSNFile, ReaderDsnFile: s.Shard.ReaderDSNFile, FencerDsnFile: s.Shard.FencerDSNFile,
+			DsnFile: s.Shard.DSNFile, ReaderDsnFile: s.Shard.ReaderDSNFile, FencerDsnFile: s.Shard.FencerDSNFile, Replicated: s.Shard.Replicated,
 		},
 	}
 }
@@ -26,13 +26,16 @@ func FromCellSpec(p *pb.CellSpec) core.CellSpec {
 	return core.CellSpec{
 		ID: ids.CellID(p.GetCellId()), Region: p.GetRegion(), InstanceGroup: p.GetInstanceGroup(),
 		Weight: uint32(p.GetWeight()),
-		Redis:  core.RedisSpec{Mode: p.GetRedis().GetMode(), Addrs: p.GetRedis().GetAddrs()},
+		Redis: core.RedisSpec{
+			Mode: p.GetRedis().GetMode(), Addrs: p.GetRedis().GetAddrs(), PasswordFile: p.GetRedis().GetPasswordFile(), MasterName: p.GetRedis().GetMasterName(),
+		},
 		Kafka: core.KafkaSpec{
 			Brokers: p.GetKafka().GetBrokers(), Topic: p.GetKafka().GetTopic(),
 			Partitions: p.GetKafka().GetPartitions(), Replication: p.GetKafka().GetReplication(),
 		},
 		Shard: core.ShardSpec{
 			DSNFile: p.GetShard().GetDsnFile(), ReaderDSNFile: p.GetShard().GetReaderDsnFile(), FencerDSNFile: p.GetShard().GetFencerDsnFile(),
+			Replicated: p.GetShard().GetReplicated(),
 		},
 	}
 }

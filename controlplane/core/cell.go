@@ -53,9 +53,14 @@ type CellSpec struct {
 
 // RedisSpec names the cell's Redis.
 type RedisSpec struct {
-	Mode  string // standalone, sentinel, cluster
-	Addrs []string
+	Mode         string // standalone, sentinel, cluster
+	Addrs        []string
+	PasswordFile string // "": none is asked for
+	MasterName   string // sentinel only; "" is DefaultMaster
 }
+
+// DefaultMaster is the name of the master that sentinels are asked for.
+const DefaultMaster = "cellquota"
 
 // KafkaSpec names the cell's topic.
 type KafkaSpec struct {
@@ -70,6 +75,7 @@ type ShardSpec struct {
 	DSNFile       string // the app role's; read by cells only
 	ReaderDSNFile string
 	FencerDSNFile string
+	Replicated    bool // commits wait for a standby
 }
 
 // DefaultTopic is the topic of a cell whose spec names none.
@@ -100,12 +106,16 @@ func (s CellSpec) Check() []rpcstatus.Violation {
 	f.add(!topicGrammar.MatchString(s.Kafka.Topic), "kafka.topic", "must be 1 to 249 of A-Z, a-z, 0-9, ., _ and -")
 	f.add(s.Kafka.Partitions < 1 || s.Kafka.Partitions > 1000, "kafka.partitions", "must be from 1 to 1000")
 	f.add(s.Kafka.Replication < 1 || s.Kafka.Replication > 15, "kafka.replication", "must be from 1 to 15")
+	f.add(len(s.Redis.MasterName) > 128 || s.Redis.MasterName != "" && s.Redis.Mode != "sentinel", "redis.master_name", "must have at most 128 bytes and goes with mode sentinel")
+	if s.Redis.PasswordFile != "" {
+		f.file("redis.password_file", s.Redis.PasswordFile)
+	}
 	for _, file := range []struct{ field, path string }{
 		{"shard.dsn_file", s.Shard.DSNFile},
 		{"shard.reader_dsn_file", s.Shard.ReaderDSNFile},
 		{"shard.fencer_dsn_file", s.Shard.FencerDSNFile},
 	} {
-		f.add(file.path == "" || len(file.path) > 4096 || strings.ContainsAny(file.path, "\x00\r\n"), file.field, "must name a file, 1 to 4096 bytes")
+		f.file(file.field, file.path)
 	}
 	return f
 }
@@ -170,6 +180,14 @@ func (f *faults) addErrAt(path string, err error) {
 		v.Field = path
 	}
 	*f = append(*f, v)
+}
+
+// file takes a path, and nothing that is a secret itself: what stands in a record or
+// a file of cells is read by more people than a secret may be.
+func (f *faults) file(field, path string) {
+	f.add(path == "" || len(path) > 4096 || strings.ContainsAny(path, "\x00\r\n"), field, "must name a file, 1 to 4096 bytes")
+	f.add(strings.Contains(path, "://") || strings.Contains(path, "password=") || strings.Contains(path, "host="), field,
+		"must name a file that holds the address, not be the address: secrets come by file only")
 }
 
 func (f *faults) addrs(field string, addrs []string) {

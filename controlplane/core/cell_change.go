@@ -98,6 +98,8 @@ var cellPaths = []struct {
 	{"weight", "", func(s CellSpec) any { return s.Weight }},
 	{"redis.mode", "", func(s CellSpec) any { return s.Redis.Mode }},
 	{"redis.addrs", "", func(s CellSpec) any { return s.Redis.Addrs }},
+	{"redis.password_file", "", func(s CellSpec) any { return s.Redis.PasswordFile }},
+	{"redis.master_name", "", func(s CellSpec) any { return s.Redis.MasterName }},
 	{"kafka.brokers", "", func(s CellSpec) any { return s.Kafka.Brokers }},
 	{"kafka.topic", "the shard's positions are of this log", func(s CellSpec) any { return s.Kafka.Topic }},
 	{"kafka.partitions", "a SKU's admissions go to one partition, chosen by their number", func(s CellSpec) any { return s.Kafka.Partitions }},
@@ -105,4 +107,5 @@ var cellPaths = []struct {
 	{"shard.dsn_file", "", func(s CellSpec) any { return s.Shard.DSNFile }},
 	{"shard.reader_dsn_file", "", func(s CellSpec) any { return s.Shard.ReaderDSNFile }},
 	{"shard.fencer_dsn_file", "", func(s CellSpec) any { return s.Shard.FencerDSNFile }},
+	{"shard.replicated", "", func(s CellSpec) any { return s.Shard.Replicated }},
 }

@@ -34,6 +34,8 @@ var (
 	errUnchecked = errors.New("something could not be checked")
 	// errBroken: an invariant is broken.
 	errBroken = errors.New("an invariant is broken")
+	// errFaulty: what was looked at is not as it must be.
+	errFaulty = errors.New("not as it must be")
 	// errEnded: an operation ended without its effect.
 	errEnded = errors.New("the operation ended without its effect")
 	// errRefused: a person said no.
@@ -51,6 +53,7 @@ var exits = []struct {
 	{demo.ErrUnchecked, ExitUnavailable},
 	{errPending, ExitUnavailable},
 	{errEnded, ExitRefused},
+	{errFaulty, ExitRefused},
 	{errRefused, ExitRefused},
 
 	{errUsage, ExitUsage},

@@ -24,3 +24,14 @@ func (f *fake) ResumeCell(_ context.Context, in *pb.ResumeCellRequest) (*pb.Resu
 	f.note(in)
 	return &pb.ResumeCellResponse{OperationId: in.GetOperationId(), Cell: cell(in.GetCellId(), pb.CellState_CELL_STATE_ACTIVE)}, nil
 }
+
+// CheckCell finds cell-1 well and everything else faulty.
+func (f *fake) CheckCell(_ context.Context, in *pb.CheckCellRequest) (*pb.CheckCellResponse, error) {
+	f.note(in)
+	out := &pb.CheckCellResponse{Ok: true, Findings: []*pb.CellFinding{{Part: "redis", Subject: "redis 127.0.0.1:6379 role", Ok: true, Seen: "master"}}}
+	if in.GetCellId() != "cell-1" {
+		out.Ok = false
+		out.Findings = append(out.Findings, &pb.CellFinding{Part: "redis", Subject: "redis 127.0.0.1:6379 maxmemory-policy", Seen: "allkeys-lru", Rule: "must be noeviction"})
+	}
+	return out, nil
+}

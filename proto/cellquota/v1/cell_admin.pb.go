@@ -127,7 +127,11 @@ type RedisSpec struct {
 	// standalone, sentinel or cluster.
 	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
 	// host:port, at least one.
-	Addrs         []string `protobuf:"bytes,2,rep,name=addrs,proto3" json:"addrs,omitempty"`
+	Addrs []string `protobuf:"bytes,2,rep,name=addrs,proto3" json:"addrs,omitempty"`
+	// File with the password, which the control plane can read too; empty: none is asked for.
+	PasswordFile string `protobuf:"bytes,3,opt,name=password_file,json=passwordFile,proto3" json:"password_file,omitempty"`
+	// Sentinel only: name of the master; cellquota by default.
+	MasterName    string `protobuf:"bytes,4,opt,name=master_name,json=masterName,proto3" json:"master_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +178,20 @@ func (x *RedisSpec) GetAddrs() []string {
 		return x.Addrs
 	}
 	return nil
+}
+
+func (x *RedisSpec) GetPasswordFile() string {
+	if x != nil {
+		return x.PasswordFile
+	}
+	return ""
+}
+
+func (x *RedisSpec) GetMasterName() string {
+	if x != nil {
+		return x.MasterName
+	}
+	return ""
 }
 
 // KafkaSpec names the cell's topic.
@@ -258,6 +276,8 @@ type ShardSpec struct {
 	ReaderDsnFile string `protobuf:"bytes,2,opt,name=reader_dsn_file,json=readerDsnFile,proto3" json:"reader_dsn_file,omitempty"`
 	// File with the fencer's DSN.
 	FencerDsnFile string `protobuf:"bytes,3,opt,name=fencer_dsn_file,json=fencerDsnFile,proto3" json:"fencer_dsn_file,omitempty"`
+	// The shard has synchronous standbys, and the cell's processes demand them (shard.replicated).
+	Replicated    bool `protobuf:"varint,4,opt,name=replicated,proto3" json:"replicated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,6 +331,13 @@ func (x *ShardSpec) GetFencerDsnFile() string {
 		return x.FencerDsnFile
 	}
 	return ""
+}
+
+func (x *ShardSpec) GetReplicated() bool {
+	if x != nil {
+		return x.Replicated
+	}
+	return false
 }
 
 // Instance is one live process of a cell.
@@ -2173,21 +2200,27 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\x06weight\x18\x04 \x01(\x05R\x06weight\x12-\n" +
 	"\x05redis\x18\x05 \x01(\v2\x17.cellquota.v1.RedisSpecR\x05redis\x12-\n" +
 	"\x05kafka\x18\x06 \x01(\v2\x17.cellquota.v1.KafkaSpecR\x05kafka\x12-\n" +
-	"\x05shard\x18\a \x01(\v2\x17.cellquota.v1.ShardSpecR\x05shard\"5\n" +
+	"\x05shard\x18\a \x01(\v2\x17.cellquota.v1.ShardSpecR\x05shard\"{\n" +
 	"\tRedisSpec\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
-	"\x05addrs\x18\x02 \x03(\tR\x05addrs\"}\n" +
+	"\x05addrs\x18\x02 \x03(\tR\x05addrs\x12#\n" +
+	"\rpassword_file\x18\x03 \x01(\tR\fpasswordFile\x12\x1f\n" +
+	"\vmaster_name\x18\x04 \x01(\tR\n" +
+	"masterName\"}\n" +
 	"\tKafkaSpec\x12\x18\n" +
 	"\abrokers\x18\x01 \x03(\tR\abrokers\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x03 \x01(\x05R\n" +
 	"partitions\x12 \n" +
-	"\vreplication\x18\x04 \x01(\x05R\vreplication\"v\n" +
+	"\vreplication\x18\x04 \x01(\x05R\vreplication\"\x96\x01\n" +
 	"\tShardSpec\x12\x19\n" +
 	"\bdsn_file\x18\x01 \x01(\tR\adsnFile\x12&\n" +
 	"\x0freader_dsn_file\x18\x02 \x01(\tR\rreaderDsnFile\x12&\n" +
-	"\x0ffencer_dsn_file\x18\x03 \x01(\tR\rfencerDsnFile\"\xe6\x01\n" +
+	"\x0ffencer_dsn_file\x18\x03 \x01(\tR\rfencerDsnFile\x12\x1e\n" +
+	"\n" +
+	"replicated\x18\x04 \x01(\bR\n" +
+	"replicated\"\xe6\x01\n" +
 	"\bInstance\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12\x18\n" +

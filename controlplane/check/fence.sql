@@ -1,0 +1,1 @@
+SELECT cell_id, fence_version, state, instance_group FROM cellquota.fence;
