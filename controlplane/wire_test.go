@@ -32,13 +32,19 @@ func replica(t *testing.T, etcd *testkit.EtcdCluster, args ...string) (*running,
 	return replicaFor(t, etcd, "operators: [{name: ann, role: sre, token_sha256: "+hex.EncodeToString(digest[:])+"}]", args...)
 }
 
+func operatorsFileOf(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "operators.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // replicaFor runs one for the operators of a file.
 func replicaFor(t *testing.T, etcd *testkit.EtcdCluster, text string, args ...string) (*running, func() error) {
 	t.Helper()
-	operators := filepath.Join(t.TempDir(), "operators.yaml")
-	if err := os.WriteFile(operators, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	operators := operatorsFileOf(t, text)
 	cfg, err := config.Load[Config](append([]string{
 		"--dev", "--grpc-addr", fmt.Sprintf("127.0.0.1:%d", testkit.FreePort(t)), "--metrics-addr", "127.0.0.1:0", "--etcd-endpoints", strings.Join(etcd.Endpoints(), ","),
 		"--operators-file", operators, "--leader-ttl", "1s", "--lease-ttl", "1s",
