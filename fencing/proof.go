@@ -41,8 +41,10 @@ type Proof struct {
 	// SKUs is every stock row of the shard, each once.
 	SKUs []SKUFacts
 	// Applied is every numbered adjustment that the shard decided under a version
-	// below Version, each once.
+	// below Version, each once; in a proof that was trimmed, those that Trim leaves.
 	Applied []Applied
+	// Settled sums up, per SKU, what Trim left out; each SKU once.
+	Settled []Settled
 	// Positions is where each partition's consumer stood.
 	Positions []Position
 }
@@ -113,6 +115,13 @@ func (p Proof) Check() error {
 	}
 	if err := p.checkApplied(known, seals); err != nil {
 		return err
+	}
+	summed := map[SKU]bool{}
+	for _, s := range p.Settled {
+		if summed[s.SKU] || !known[s.SKU] || s.Count < 1 || s.Version < 1 || s.Version >= p.Version {
+			return p.broken("%s sums up %d adjustments from version %s, or twice, or has no stock row", s.SKU, s.Count, s.Version)
+		}
+		summed[s.SKU] = true
 	}
 	return p.checkPositions()
 }

@@ -89,6 +89,8 @@ func (p *ReclaimPlan) settle(b Book, proof Proof) error {
 			words[a.ID] = a
 		}
 	}
+	sum, trimmed := proof.settled(b.SKU)
+	var agreed []Adjustment
 	for _, a := range b.Journal {
 		if a.Kind != KindGrant && a.Kind != KindReturn {
 			continue // of a seal the id is all that counts: see seal
@@ -97,14 +99,24 @@ func (p *ReclaimPlan) settle(b Book, proof Proof) error {
 			return fmt.Errorf("adjustment %.64q of cell %.64q, %s, is under version %s, proof at %s: %w",
 				a.ID, b.Cell, b.SKU, a.Version, proof.Version, ErrStaleProof)
 		}
-		said := words[a.ID]
+		said, mentioned := words[a.ID]
 		delete(words, a.ID)
+		if trimmed && !mentioned && a.State == JournalDone {
+			agreed = append(agreed, a) // as a whole: see below
+			continue
+		}
 		if said.Outcome == OutcomeApplied && (said.Kind != a.Kind || said.Units != a.Units) {
 			return p.mismatch("adjustment %.64q is a %s of %d in the journal, a %s of %d in the shard", a.ID, a.Kind, a.Units, said.Kind, said.Units)
 		}
 		if err := p.add(a, verdicts[a.Kind][a.State][said.Outcome]); err != nil {
 			return err
 		}
+	}
+	// An allocation that has moved to the proof's own version counts nothing from
+	// before: its journal begins there.
+	if found := sumUp(b.SKU, b.Version, agreed); trimmed && b.Version < proof.Version && found != sum {
+		return p.mismatch("the journal says DONE of %d adjustments since version %s, the shard applied %d since version %s, and they are not the same",
+			found.Count, found.Version, sum.Count, sum.Version)
 	}
 	for _, a := range proof.Applied { // in the proof's order, so that the same one is named every time
 		if _, unexplained := words[a.ID]; unexplained && a.Version >= b.Version {

@@ -30,13 +30,25 @@ type Proof struct {
 	Evidence     Evidence
 	Sealed       []SKUUnits
 	Stocks       []StockFacts
-	Adjustments  []AppliedAdjustment
-	Positions    []Position
+	// Adjustments are what the shard decided, but for what Settled sums up and what no
+	// reclaim can need: a proof does not grow with a cell's whole life.
+	Adjustments []AppliedAdjustment
+	Settled     []SettledAdjustments
+	Positions   []Position
 	// ShardIdentity is PostgreSQL's system identifier and timeline, "ID/TIMELINE".
 	ShardIdentity string
 	FencedAt      time.Time // by the shard's clock
 	// ModRevision is etcd's; 0: not stored.
 	ModRevision int64
+}
+
+// SettledAdjustments sums up the adjustments of one SKU that the shard applied and
+// the journal had as DONE when the proof was stored: fencing.Settled.
+type SettledAdjustments struct {
+	Key          BookKey
+	FenceVersion int64
+	Count        int64
+	Digest       []byte
 }
 
 // SKUUnits is units of one SKU.

@@ -68,6 +68,11 @@ func storedProof(p fencing.Proof, fencedAt time.Time) (core.Proof, error) {
 			Step: core.Step{FenceVersion: a.Version.Int64(), Number: a.Number},
 		})
 	}
+	for _, s := range p.Settled {
+		out.Settled = append(out.Settled, core.SettledAdjustments{
+			Key: keyOf(s.SKU), FenceVersion: s.Version.Int64(), Count: int64(s.Count), Digest: s.Digest[:],
+		})
+	}
 	for _, at := range p.Positions {
 		out.Positions = append(out.Positions, core.Position(at))
 	}
@@ -92,6 +97,11 @@ func provenBy(p core.Proof) fencing.Proof {
 			ID: a.ID, SKU: skuOf(a.Key), Version: fencing.Version(a.FenceVersion), Number: a.Number,
 			Kind: fencing.AdjustmentKind(a.Kind), Units: a.Units.Int64(), Outcome: fencing.Outcome(a.Outcome),
 		})
+	}
+	for _, s := range p.Settled {
+		sum := fencing.Settled{SKU: skuOf(s.Key), Version: fencing.Version(s.FenceVersion), Count: int(s.Count)}
+		copy(sum.Digest[:], s.Digest)
+		out.Settled = append(out.Settled, sum)
 	}
 	for _, at := range p.Positions {
 		out.Positions = append(out.Positions, fencing.Position(at))

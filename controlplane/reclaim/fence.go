@@ -39,9 +39,14 @@ func (d *Driver) fence(ctx context.Context, w *work) error {
 	})
 }
 
-// storeProof keeps the proof and makes the cell FENCED, in one transaction.
+// storeProof keeps the proof, trimmed to what a reclaim can need, and makes the cell
+// FENCED, in one transaction.
 func (d *Driver) storeProof(ctx context.Context, w *work) error {
-	proof, err := storedProof(w.proof, w.fencedAt)
+	snapshot, err := d.view.WaitFor(ctx, w.cell.ModRevision)
+	if err != nil {
+		return err
+	}
+	proof, err := storedProof(w.proof.Trim(sides(snapshot, w.cell.Spec.ID)), w.fencedAt)
 	if err != nil {
 		return err
 	}

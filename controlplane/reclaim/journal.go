@@ -38,6 +38,26 @@ func journal(s view.Snapshot, key core.BookKey, cell ids.CellID) (open, closed [
 	return open, closed
 }
 
+// sides gives the control plane's side of each SKU of a cell, as a proof is trimmed
+// by it. Each campaign's journal is read once.
+func sides(s view.Snapshot, cell ids.CellID) func(fencing.SKU) (fencing.Book, bool) {
+	journals := map[ids.CampaignID]map[core.BookKey][]core.Record{}
+	return func(sku fencing.SKU) (fencing.Book, bool) {
+		key := keyOf(sku)
+		book, known := s.Book(key)
+		if !known {
+			return fencing.Book{}, false
+		}
+		if journals[key.Campaign] == nil {
+			journals[key.Campaign] = map[core.BookKey][]core.Record{}
+			for _, r := range s.Records(key.Campaign, 0, everything) {
+				journals[key.Campaign][r.Key] = append(journals[key.Campaign][r.Key], r)
+			}
+		}
+		return bookOf(cell, book, journals[key.Campaign][key], 0), true
+	}
+}
+
 func find(records []core.Record, adjustmentID string) (record, adjustment int) {
 	for at, r := range records {
 		if i := r.Find(adjustmentID); i >= 0 {

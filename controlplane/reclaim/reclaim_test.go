@@ -59,7 +59,7 @@ func TestFenceReclaimTopUpRestore(t *testing.T) {
 		t.Fatalf("%+v", c)
 	}
 	proof, err := w.store.Proof(t.Context(), "cell-1", 2)
-	if err != nil || proof.FencedAt.IsZero() || proof.ShardIdentity == "" || len(proof.Adjustments) != 2 {
+	if err != nil || proof.FencedAt.IsZero() || proof.ShardIdentity == "" || len(proof.Adjustments) != 1 || len(proof.Settled) != 1 || proof.Settled[0].Count != 1 {
 		t.Fatalf("proof %+v, %v", proof, err)
 	}
 	late, _ := w.store.Record(t.Context(), "late")

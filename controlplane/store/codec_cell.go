@@ -64,6 +64,11 @@ func encodeProof(p core.Proof) proto.Message {
 			Kind: pb.AdjustmentKind(a.Kind), Units: a.Units.Int32(), Outcome: pb.AdjustmentOutcome(a.Outcome), FenceVersion: a.FenceVersion,
 		})
 	}
+	for _, a := range p.Settled {
+		m.Settled = append(m.Settled, &storev1.SettledAdjustments{
+			CampaignId: string(a.Key.Campaign), SkuId: string(a.Key.SKU), FenceVersion: a.FenceVersion, Count: a.Count, Digest: a.Digest,
+		})
+	}
 	for _, at := range p.Positions {
 		m.Positions = append(m.Positions, &storev1.Position{
 			Topic: at.Topic, TopicId: at.TopicID, Partition: at.Partition, NextOffset: at.NextOffset, LeaderEpoch: at.LeaderEpoch,
@@ -92,6 +97,11 @@ func decodeProof(kv *mvccpb.KeyValue) (core.Proof, error) {
 		p.Adjustments = append(p.Adjustments, core.AppliedAdjustment{
 			ID: a.GetAdjustmentId(), Key: bookKey(a.GetCampaignId(), a.GetSkuId()), Kind: core.AdjustmentKind(small(a.GetKind())),
 			Units: r.units(a.GetUnits()), Outcome: core.Outcome(small(a.GetOutcome())), Step: core.Step{FenceVersion: a.GetFenceVersion(), Number: a.GetNumber()},
+		})
+	}
+	for _, a := range m.GetSettled() {
+		p.Settled = append(p.Settled, core.SettledAdjustments{
+			Key: bookKey(a.GetCampaignId(), a.GetSkuId()), FenceVersion: a.GetFenceVersion(), Count: a.GetCount(), Digest: a.GetDigest(),
 		})
 	}
 	for _, at := range m.GetPositions() {

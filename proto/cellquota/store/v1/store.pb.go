@@ -966,14 +966,17 @@ type Proof struct {
 	Sealed []*v1.SkuUnits `protobuf:"bytes,4,rep,name=sealed,proto3" json:"sealed,omitempty"`
 	// Per SKU the stock row after the seal.
 	Stocks []*v1.StockFacts `protobuf:"bytes,5,rep,name=stocks,proto3" json:"stocks,omitempty"`
-	// Adjustments that the shard decided under the fenced version.
+	// Adjustments that the shard decided under the fenced version, but for those that
+	// settled sums up and those that no reclaim can need.
 	Adjustments []*AppliedAdjustment `protobuf:"bytes,6,rep,name=adjustments,proto3" json:"adjustments,omitempty"`
 	// Positions at the fence.
 	Positions []*Position `protobuf:"bytes,7,rep,name=positions,proto3" json:"positions,omitempty"`
 	// PostgreSQL's system identifier and timeline.
 	ShardIdentity string `protobuf:"bytes,8,opt,name=shard_identity,json=shardIdentity,proto3" json:"shard_identity,omitempty"`
 	// When, by the shard's clock.
-	FencedAt      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=fenced_at,json=fencedAt,proto3" json:"fenced_at,omitempty"`
+	FencedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=fenced_at,json=fencedAt,proto3" json:"fenced_at,omitempty"`
+	// Per SKU the adjustments that the shard applied and the journal had as DONE.
+	Settled       []*SettledAdjustments `protobuf:"bytes,10,rep,name=settled,proto3" json:"settled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1071,6 +1074,96 @@ func (x *Proof) GetFencedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Proof) GetSettled() []*SettledAdjustments {
+	if x != nil {
+		return x.Settled
+	}
+	return nil
+}
+
+// SettledAdjustments sums up the adjustments of one SKU on which shard and journal
+// agreed when the proof was stored.
+type SettledAdjustments struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU.
+	SkuId string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Fence version of the allocation then: adjustments from this version on.
+	FenceVersion int64 `protobuf:"varint,3,opt,name=fence_version,json=fenceVersion,proto3" json:"fence_version,omitempty"`
+	// How many.
+	Count int64 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// SHA-256 over their ids, kinds, units and versions, in order of ids.
+	Digest        []byte `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettledAdjustments) Reset() {
+	*x = SettledAdjustments{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettledAdjustments) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettledAdjustments) ProtoMessage() {}
+
+func (x *SettledAdjustments) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettledAdjustments.ProtoReflect.Descriptor instead.
+func (*SettledAdjustments) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SettledAdjustments) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *SettledAdjustments) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *SettledAdjustments) GetFenceVersion() int64 {
+	if x != nil {
+		return x.FenceVersion
+	}
+	return 0
+}
+
+func (x *SettledAdjustments) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *SettledAdjustments) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
 // AppliedAdjustment is the shard's word on one adjustment.
 type AppliedAdjustment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1096,7 +1189,7 @@ type AppliedAdjustment struct {
 
 func (x *AppliedAdjustment) Reset() {
 	*x = AppliedAdjustment{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1108,7 +1201,7 @@ func (x *AppliedAdjustment) String() string {
 func (*AppliedAdjustment) ProtoMessage() {}
 
 func (x *AppliedAdjustment) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1121,7 +1214,7 @@ func (x *AppliedAdjustment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedAdjustment.ProtoReflect.Descriptor instead.
 func (*AppliedAdjustment) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{9}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AppliedAdjustment) GetAdjustmentId() string {
@@ -1199,7 +1292,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1304,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1317,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Position) GetTopic() string {
@@ -1279,7 +1372,7 @@ type PhysicalStock struct {
 
 func (x *PhysicalStock) Reset() {
 	*x = PhysicalStock{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1291,7 +1384,7 @@ func (x *PhysicalStock) String() string {
 func (*PhysicalStock) ProtoMessage() {}
 
 func (x *PhysicalStock) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1304,7 +1397,7 @@ func (x *PhysicalStock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhysicalStock.ProtoReflect.Descriptor instead.
 func (*PhysicalStock) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{11}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PhysicalStock) GetSkuId() string {
@@ -1366,7 +1459,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1471,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1484,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{12}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Operation) GetOperation() *v1.Operation {
@@ -1484,7 +1577,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +1589,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +1602,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Leader) GetAddress() string {
@@ -1537,7 +1630,7 @@ type TermRecord struct {
 
 func (x *TermRecord) Reset() {
 	*x = TermRecord{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1549,7 +1642,7 @@ func (x *TermRecord) String() string {
 func (*TermRecord) ProtoMessage() {}
 
 func (x *TermRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1562,7 +1655,7 @@ func (x *TermRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRecord.ProtoReflect.Descriptor instead.
 func (*TermRecord) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TermRecord) GetTerm() *v1.Term {
@@ -1591,7 +1684,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1696,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1709,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Key) GetInfo() *v1.KeyInfo {
@@ -1675,7 +1768,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1780,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1793,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AuditEvent) GetAt() *timestamppb.Timestamp {
@@ -1756,7 +1849,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1861,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1874,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Approval) GetApproval() *v1.Approval {
@@ -1809,7 +1902,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1914,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1927,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{18}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Token) GetToken() *v1.Token {
@@ -1876,7 +1969,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1981,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1994,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{19}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Refusals) GetEvent() *v1.AuditEvent {
@@ -1926,7 +2019,7 @@ type ArchiveIndex struct {
 
 func (x *ArchiveIndex) Reset() {
 	*x = ArchiveIndex{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2031,7 @@ func (x *ArchiveIndex) String() string {
 func (*ArchiveIndex) ProtoMessage() {}
 
 func (x *ArchiveIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2044,7 @@ func (x *ArchiveIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveIndex.ProtoReflect.Descriptor instead.
 func (*ArchiveIndex) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{20}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ArchiveIndex) GetObject() *ArchiveObject {
@@ -1995,7 +2088,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2100,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2113,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{21}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Restored) GetWhy() string {
@@ -2070,7 +2163,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2082,7 +2175,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2095,7 +2188,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{22}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Cluster) GetClusterId() uint64 {
@@ -2123,7 +2216,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2135,7 +2228,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2148,7 +2241,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{23}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Tombstone) GetCampaignId() string {
@@ -2195,7 +2288,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2300,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2313,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{24}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Replica) GetAddress() string {
@@ -2345,7 +2438,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"parameters\x18\n" +
 	" \x01(\tR\n" +
-	"parameters\"\xc0\x03\n" +
+	"parameters\"\x82\x04\n" +
 	"\x05Proof\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12#\n" +
 	"\rfence_version\x18\x02 \x01(\x03R\ffenceVersion\x122\n" +
@@ -2355,7 +2448,16 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\vadjustments\x18\x06 \x03(\v2%.cellquota.store.v1.AppliedAdjustmentR\vadjustments\x12:\n" +
 	"\tpositions\x18\a \x03(\v2\x1c.cellquota.store.v1.PositionR\tpositions\x12%\n" +
 	"\x0eshard_identity\x18\b \x01(\tR\rshardIdentity\x127\n" +
-	"\tfenced_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bfencedAt\"\xb0\x02\n" +
+	"\tfenced_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bfencedAt\x12@\n" +
+	"\asettled\x18\n" +
+	" \x03(\v2&.cellquota.store.v1.SettledAdjustmentsR\asettled\"\x9f\x01\n" +
+	"\x12SettledAdjustments\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\x12#\n" +
+	"\rfence_version\x18\x03 \x01(\x03R\ffenceVersion\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x03R\x05count\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\fR\x06digest\"\xb0\x02\n" +
 	"\x11AppliedAdjustment\x12#\n" +
 	"\radjustment_id\x18\x01 \x01(\tR\fadjustmentId\x12\x1f\n" +
 	"\vcampaign_id\x18\x02 \x01(\tR\n" +
@@ -2466,7 +2568,7 @@ func file_cellquota_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_cellquota_store_v1_store_proto_rawDescData
 }
 
-var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Cell)(nil),                  // 0: cellquota.store.v1.Cell
 	(*Instance)(nil),              // 1: cellquota.store.v1.Instance
@@ -2477,91 +2579,93 @@ var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Allocation)(nil),            // 6: cellquota.store.v1.Allocation
 	(*Record)(nil),                // 7: cellquota.store.v1.Record
 	(*Proof)(nil),                 // 8: cellquota.store.v1.Proof
-	(*AppliedAdjustment)(nil),     // 9: cellquota.store.v1.AppliedAdjustment
-	(*Position)(nil),              // 10: cellquota.store.v1.Position
-	(*PhysicalStock)(nil),         // 11: cellquota.store.v1.PhysicalStock
-	(*Operation)(nil),             // 12: cellquota.store.v1.Operation
-	(*Leader)(nil),                // 13: cellquota.store.v1.Leader
-	(*TermRecord)(nil),            // 14: cellquota.store.v1.TermRecord
-	(*Key)(nil),                   // 15: cellquota.store.v1.Key
-	(*AuditEvent)(nil),            // 16: cellquota.store.v1.AuditEvent
-	(*Approval)(nil),              // 17: cellquota.store.v1.Approval
-	(*Token)(nil),                 // 18: cellquota.store.v1.Token
-	(*Refusals)(nil),              // 19: cellquota.store.v1.Refusals
-	(*ArchiveIndex)(nil),          // 20: cellquota.store.v1.ArchiveIndex
-	(*Restored)(nil),              // 21: cellquota.store.v1.Restored
-	(*Cluster)(nil),               // 22: cellquota.store.v1.Cluster
-	(*Tombstone)(nil),             // 23: cellquota.store.v1.Tombstone
-	(*Replica)(nil),               // 24: cellquota.store.v1.Replica
-	nil,                           // 25: cellquota.store.v1.PhysicalStock.LimitsEntry
-	(*v1.CellSpec)(nil),           // 26: cellquota.v1.CellSpec
-	(v1.CellState)(0),             // 27: cellquota.v1.CellState
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
-	(*v1.CampaignSpec)(nil),       // 29: cellquota.v1.CampaignSpec
-	(v1.CampaignState)(0),         // 30: cellquota.v1.CampaignState
-	(*v1.DomainRoute)(nil),        // 31: cellquota.v1.DomainRoute
-	(*v1.Adjustment)(nil),         // 32: cellquota.v1.Adjustment
-	(v1.Evidence)(0),              // 33: cellquota.v1.Evidence
-	(*v1.SkuUnits)(nil),           // 34: cellquota.v1.SkuUnits
-	(*v1.StockFacts)(nil),         // 35: cellquota.v1.StockFacts
-	(v1.AdjustmentKind)(0),        // 36: cellquota.v1.AdjustmentKind
-	(v1.AdjustmentOutcome)(0),     // 37: cellquota.v1.AdjustmentOutcome
-	(*v1.Operation)(nil),          // 38: cellquota.v1.Operation
-	(*v1.RebalanceMove)(nil),      // 39: cellquota.v1.RebalanceMove
-	(*v1.ConfirmedLimit)(nil),     // 40: cellquota.v1.ConfirmedLimit
-	(*v1.Term)(nil),               // 41: cellquota.v1.Term
-	(*v1.KeyInfo)(nil),            // 42: cellquota.v1.KeyInfo
-	(*v1.Approval)(nil),           // 43: cellquota.v1.Approval
-	(*v1.Token)(nil),              // 44: cellquota.v1.Token
-	(*v1.AuditEvent)(nil),         // 45: cellquota.v1.AuditEvent
+	(*SettledAdjustments)(nil),    // 9: cellquota.store.v1.SettledAdjustments
+	(*AppliedAdjustment)(nil),     // 10: cellquota.store.v1.AppliedAdjustment
+	(*Position)(nil),              // 11: cellquota.store.v1.Position
+	(*PhysicalStock)(nil),         // 12: cellquota.store.v1.PhysicalStock
+	(*Operation)(nil),             // 13: cellquota.store.v1.Operation
+	(*Leader)(nil),                // 14: cellquota.store.v1.Leader
+	(*TermRecord)(nil),            // 15: cellquota.store.v1.TermRecord
+	(*Key)(nil),                   // 16: cellquota.store.v1.Key
+	(*AuditEvent)(nil),            // 17: cellquota.store.v1.AuditEvent
+	(*Approval)(nil),              // 18: cellquota.store.v1.Approval
+	(*Token)(nil),                 // 19: cellquota.store.v1.Token
+	(*Refusals)(nil),              // 20: cellquota.store.v1.Refusals
+	(*ArchiveIndex)(nil),          // 21: cellquota.store.v1.ArchiveIndex
+	(*Restored)(nil),              // 22: cellquota.store.v1.Restored
+	(*Cluster)(nil),               // 23: cellquota.store.v1.Cluster
+	(*Tombstone)(nil),             // 24: cellquota.store.v1.Tombstone
+	(*Replica)(nil),               // 25: cellquota.store.v1.Replica
+	nil,                           // 26: cellquota.store.v1.PhysicalStock.LimitsEntry
+	(*v1.CellSpec)(nil),           // 27: cellquota.v1.CellSpec
+	(v1.CellState)(0),             // 28: cellquota.v1.CellState
+	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*v1.CampaignSpec)(nil),       // 30: cellquota.v1.CampaignSpec
+	(v1.CampaignState)(0),         // 31: cellquota.v1.CampaignState
+	(*v1.DomainRoute)(nil),        // 32: cellquota.v1.DomainRoute
+	(*v1.Adjustment)(nil),         // 33: cellquota.v1.Adjustment
+	(v1.Evidence)(0),              // 34: cellquota.v1.Evidence
+	(*v1.SkuUnits)(nil),           // 35: cellquota.v1.SkuUnits
+	(*v1.StockFacts)(nil),         // 36: cellquota.v1.StockFacts
+	(v1.AdjustmentKind)(0),        // 37: cellquota.v1.AdjustmentKind
+	(v1.AdjustmentOutcome)(0),     // 38: cellquota.v1.AdjustmentOutcome
+	(*v1.Operation)(nil),          // 39: cellquota.v1.Operation
+	(*v1.RebalanceMove)(nil),      // 40: cellquota.v1.RebalanceMove
+	(*v1.ConfirmedLimit)(nil),     // 41: cellquota.v1.ConfirmedLimit
+	(*v1.Term)(nil),               // 42: cellquota.v1.Term
+	(*v1.KeyInfo)(nil),            // 43: cellquota.v1.KeyInfo
+	(*v1.Approval)(nil),           // 44: cellquota.v1.Approval
+	(*v1.Token)(nil),              // 45: cellquota.v1.Token
+	(*v1.AuditEvent)(nil),         // 46: cellquota.v1.AuditEvent
 }
 var file_cellquota_store_v1_store_proto_depIdxs = []int32{
-	26, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	27, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
-	28, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
-	29, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	30, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	28, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
-	28, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	27, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
+	28, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
+	29, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
+	30, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	31, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	29, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
+	29, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
 	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
-	28, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
-	31, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	29, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
+	32, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
 	6,  // 10: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	27, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	32, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	28, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	33, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	34, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	35, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
-	9,  // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
-	10, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	28, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
-	36, // 20: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	37, // 21: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	25, // 22: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	38, // 23: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	39, // 24: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
-	40, // 25: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
-	41, // 26: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	41, // 27: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	42, // 28: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	28, // 29: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	28, // 30: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	43, // 31: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	44, // 32: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	45, // 33: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
-	3,  // 34: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	28, // 35: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	28, // 36: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	28, // 37: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	28, // 38: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
-	3,  // 39: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
-	28, // 40: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	28, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	33, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	29, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	34, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	35, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	36, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	10, // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
+	11, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
+	29, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	9,  // 20: cellquota.store.v1.Proof.settled:type_name -> cellquota.store.v1.SettledAdjustments
+	37, // 21: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	38, // 22: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	26, // 23: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	39, // 24: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	40, // 25: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	41, // 26: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	42, // 27: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	42, // 28: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	43, // 29: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	29, // 30: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	29, // 31: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	44, // 32: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	45, // 33: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	46, // 34: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	3,  // 35: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
+	29, // 36: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	29, // 37: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	29, // 38: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	29, // 39: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
+	3,  // 40: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
+	29, // 41: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
@@ -2575,7 +2679,7 @@ func file_cellquota_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_store_v1_store_proto_rawDesc), len(file_cellquota_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
