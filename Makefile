@@ -14,6 +14,7 @@ include deploy/tools.mk
 RACE_PKGS ?= ./internal/... ./controlplane/... ./cell/... ./edge/... ./fencing/... ./deploy/... ./cmd/...
 FUZZTIME  ?= 20s
 BENCH     ?= .
+BENCHTIME ?= 1s
 # The protos that `verify-generated` must not break.
 BREAKING_AGAINST ?= HEAD~1
 
@@ -63,8 +64,9 @@ model: ## check the protocol of fence, reclaim and handover, and that three wron
 	@deploy/checks/model
 
 .PHONY: bench
-bench: setup ## run every benchmark (BENCH=regexp)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+bench: setup ## run every benchmark (BENCH=regexp BENCHTIME=1s or 5x)
+	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem -timeout 30m \
+	  $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
 
 .PHONY: fuzz
 fuzz: setup ## run every fuzz target for FUZZTIME each (default 20s)

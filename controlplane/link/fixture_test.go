@@ -29,7 +29,7 @@ const wait = 15 * time.Second
 
 // replica is a control-plane replica with cell-1 and cell-2 in a real etcd.
 type replica struct {
-	t        *testing.T
+	t        testing.TB
 	etcd     *testkit.EtcdCluster
 	client   *clientv3.Client
 	store    *store.Store
@@ -42,7 +42,7 @@ type replica struct {
 	abdicate func() // ends the leadership and waits for Lead
 }
 
-func newReplica(t *testing.T, o link.Options) *replica {
+func newReplica(t testing.TB, o link.Options) *replica {
 	t.Helper()
 	r := &replica{t: t, etcd: testkit.Etcd(t, 1), registry: prometheus.NewRegistry(), events: newEvents()}
 	r.client = r.etcd.Client(t)
@@ -158,7 +158,7 @@ func hello(cell, instance string) *pb.Hello {
 
 // process is a cell's process as the hub sees it.
 type process struct {
-	t      *testing.T
+	t      testing.TB
 	stream pb.CellLinkService_LinkClient
 	hangUp context.CancelFunc
 	seq    int64
@@ -249,6 +249,7 @@ type events struct {
 	restored []string
 	fail     error // answer to OnTermRaised
 	block    chan struct{}
+	reported func() // called for each report that brought something; nil: nobody asks
 }
 
 func newEvents() *events { return &events{} }
@@ -273,7 +274,11 @@ func (e *events) OnDirectiveResult(ctx context.Context, _ ids.CellID, _ planner.
 	return nil
 }
 
-func (e *events) OnReport(ids.CellID) {}
+func (e *events) OnReport(ids.CellID) {
+	if e.reported != nil {
+		e.reported()
+	}
+}
 
 func (e *events) OnRestored(_ ids.CellID, why string) {
 	e.mu.Lock()

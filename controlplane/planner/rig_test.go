@@ -278,6 +278,7 @@ type rig struct {
 	leader     core.Leader
 	lease      int64 // the leader's
 	stopLead   func()
+	interval   time.Duration // of the planner's ticks
 }
 
 type noShards struct{}
@@ -286,9 +287,11 @@ func (noShards) Install(context.Context, core.CellSpec) (int64, error) { return 
 func (noShards) Held(context.Context, core.CellSpec) (int64, error)    { return 1, nil }
 func (noShards) Ensure(context.Context, core.KafkaSpec) error          { return nil }
 
-func newRig(t testing.TB) *rig {
+func newRig(t testing.TB) *rig { t.Helper(); return newPacedRig(t, 20*time.Millisecond) }
+
+func newPacedRig(t testing.TB, interval time.Duration) *rig {
 	t.Helper()
-	r := &rig{t: t, etcd: testkit.Etcd(t, 1), cells: newCells(), edges: &edges{}, operations: &operations{asked: map[string]int{}}}
+	r := &rig{t: t, interval: interval, etcd: testkit.Etcd(t, 1), cells: newCells(), edges: &edges{}, operations: &operations{asked: map[string]int{}}}
 	r.store = r.open()
 	r.view, r.planner = r.follow(r.store)
 	r.intent = &intent.Service{Store: r.store, View: r.view, Clock: clock.System(), Shards: noShards{}, Topics: noShards{}}
@@ -322,7 +325,7 @@ func (r *rig) follow(s *store.Store) (*view.View, *planner.Planner) {
 	if r.witness != nil {
 		d.Witness = r.witness
 	}
-	return v, planner.New(planner.Config{Interval: 20 * time.Millisecond, AckTimeout: time.Minute, ResendAfter: 100 * time.Millisecond}, d)
+	return v, planner.New(planner.Config{Interval: r.interval, AckTimeout: time.Minute, ResendAfter: 100 * time.Millisecond}, d)
 }
 
 // another replaces the process by one that remembers nothing.
