@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -39,8 +40,8 @@ func putCell(t *testing.T, s *store.Store, n int, state core.CellState, version 
 }
 
 // K27: the replica is cut off from etcd, 200 revisions with a fence in them are
-// written and compacted away, and the replica comes back: it lists again and sees
-// the fence.
+// written and compacted away, a deletion too, and the replica comes back: it lists
+// again, sees the fence within twice a lease, and holds what a fresh list holds.
 func TestCompactionUnderTheView(t *testing.T) {
 	etcd := testkit.Etcd(t, 1)
 	open := func(endpoints []string) *store.Store {
@@ -58,6 +59,7 @@ func TestCompactionUnderTheView(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, v)
+	putCell(t, writer, 3, core.CellActive, 1)
 	first := putCell(t, writer, 1, core.CellActive, 1)
 	if _, err := v.WaitFor(testkit.Deadline(t), first); err != nil {
 		t.Fatal(err)
@@ -68,17 +70,38 @@ func TestCompactionUnderTheView(t *testing.T) {
 		head = putCell(t, writer, 2, core.CellActive, int64(i+1))
 	}
 	head = max(head, putCell(t, writer, 1, core.CellFencing, 2))
+	gone, err := etcd.Client(t).Delete(testkit.Deadline(t), "/cellquota/cells/cell-3")
+	if err != nil || gone.Deleted != 1 {
+		t.Fatalf("delete: %v, %v", gone, err)
+	}
+	head = gone.Header.Revision
 	etcd.Compact(t)
 	if s := v.Snapshot(); s.Revision() >= head {
 		t.Fatal("the cut let changes through")
 	}
 	wire.Up()
+	healed := time.Now()
 	s, err := v.WaitFor(testkit.Deadline(t), head)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c, _ := s.Cell("cell-1"); c.State != core.CellFencing || c.FenceVersion != 2 {
 		t.Fatalf("after the cut cell-1 is %s at %d", c.State, c.FenceVersion)
+	}
+	if took := time.Since(healed); took > 2*leaseTTL {
+		t.Errorf("the fence is known %s after the cut, want within %s", took, 2*leaseTTL)
+	}
+	fresh, err := view.New(writer, view.Deps{Clock: clock.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, fresh)
+	other, err := fresh.WaitFor(testkit.Deadline(t), head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.Cells(), other.Cells(); len(want) != 2 || !reflect.DeepEqual(got, want) {
+		t.Errorf("after the cut the view holds %v, a fresh list %v", got, want)
 	}
 }
 
