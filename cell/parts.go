@@ -41,6 +41,7 @@ type parts struct {
 	clock    clock.Clock
 	registry *prometheus.Registry
 	tls      *transport.TLS
+	expiry   *transport.Expiry
 	permits  *signed.Ring
 	receipts *signed.Ring
 	payKeys  *signed.Ring // nil: this process signs no questions to the channel
@@ -79,6 +80,10 @@ func newParts(cfg Config, log *slog.Logger) (*parts, error) {
 	if err := p.loadKeys(); err != nil {
 		return nil, err
 	}
+	if p.expiry, err = transport.NewExpiry(p.clock, log, p.registry); err != nil {
+		return nil, err
+	}
+	p.expiry.Add("tls", p.tls)
 	p.health = newHealth(p)
 	return p, nil
 }
@@ -211,7 +216,7 @@ func closeLast(group *lifecycle.Group, name string, do func()) {
 
 // ways dials replicas of the control plane under this cell's name.
 func (p *parts) ways() link.Ways {
-	return dialer(transport.DialOptions{Dev: p.cfg.Dev, TLS: p.tls, Workload: "cell/" + p.cfg.CellID})
+	return dialer(transport.DialOptions{Dev: p.cfg.Dev, TLS: p.tls, Workload: "cell/" + p.cfg.CellID, Peer: transport.Peer{Domain: p.cfg.TrustDomain, Workload: "controlplane/"}})
 }
 
 type dialer transport.DialOptions

@@ -149,6 +149,7 @@ func (p *parts) register(group *lifecycle.Group) error {
 	if err := link.Metrics(p.registry, p.standing, p.shard.Writer, p.clock); err != nil {
 		return err
 	}
+	group.Go("certificates", p.expiry.Run)
 	group.Go("pulse", p.pulse.run)
 	group.Go("health", p.health.run)
 	group.Go("link", l.Run)

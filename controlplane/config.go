@@ -40,6 +40,8 @@ type Etcd struct {
 	Timeout   time.Duration `config:"timeout" default:"3s" min:"100ms" max:"1m" doc:"of one read or one commit"`
 	// CompactKeep: what is older is given up by the leader; below a minute counts as a minute.
 	CompactKeep time.Duration `config:"compact_keep" default:"10m" min:"0s" max:"720h" doc:"how much of etcd's history the leader keeps, at least 1m; what is older it compacts. 0: it compacts never, and etcd's own auto-compaction has to"`
+
+	TLS config.StoreTLS `config:"tls"`
 }
 
 // Fence paces fencing.
@@ -97,6 +99,11 @@ type Check struct {
 // Publish bounds a publish.
 type Publish struct {
 	AckTimeout time.Duration `config:"ack_timeout" default:"20s" min:"100ms" max:"1h" doc:"how long a publish waits for an edge that is connected but does not acknowledge"`
+}
+
+// Check binds fields to each other.
+func (c Config) Check(problem func(key, rule string)) {
+	c.Etcd.TLS.Check(problem, "etcd.tls", c.Dev, c.Etcd.Endpoints)
 }
 
 // advertised is how others reach this replica.

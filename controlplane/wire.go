@@ -101,6 +101,8 @@ type parts struct {
 	prune    *hygiene.Pruner
 	settle   *settle.Driver
 	metrics  *settle.Metrics
+	tls      *transport.TLS // nil: plain text, in development
+	etcd     *transport.TLS // nil: plain text
 	dial     transport.DialOptions
 	server   transport.ServerOptions
 	tune     func(*store.Deps) // of a test that holds this replica; nil: nothing
@@ -163,21 +165,21 @@ func (p *parts) security(group *lifecycle.Group) error {
 	if !p.cfg.TLS.Enabled() {
 		return nil
 	}
-	identity, err := transport.LoadTLS(transport.TLSFiles{CertFile: p.cfg.TLS.CertFile, KeyFile: p.cfg.TLS.KeyFile, CAFile: p.cfg.TLS.CAFile}, p.log)
-	if err != nil {
-		return fmt.Errorf("tls: %w", err)
-	}
-	p.server.TLS, p.dial.TLS = identity, identity
+	p.server.TLS, p.dial.TLS = p.tls, p.tls
 	return nil
 }
 
 // records: etcd, its mirror, and what operators ask for.
 func (p *parts) records(group *lifecycle.Group) (err error) {
+	at := store.Config{Endpoints: p.cfg.Etcd.Endpoints, Prefix: p.cfg.Etcd.Prefix, Timeout: p.cfg.Etcd.Timeout}
+	if err := p.etcdTLS(group, &at); err != nil {
+		return err
+	}
 	deps := store.Deps{Clock: p.clock, Log: p.log, Registry: p.registry}
 	if p.tune != nil {
 		p.tune(&deps)
 	}
-	p.store, err = store.Open(store.Config{Endpoints: p.cfg.Etcd.Endpoints, Prefix: p.cfg.Etcd.Prefix, Timeout: p.cfg.Etcd.Timeout}, deps)
+	p.store, err = store.Open(at, deps)
 	if err != nil {
 		return err
 	}
@@ -207,6 +209,7 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 		return err
 	}
 	dial := p.dial
+	dial.Peer = transport.Peer{Domain: p.cfg.TrustDomain, Workload: access.ControlPlane + "/"}
 	dial.Pulse, dial.DefaultTimeout = peerPulse, p.cfg.Etcd.Timeout
 	p.peers = peers.New(peers.Config{Address: p.cfg.advertised(), TTL: p.cfg.LeaderTTL}, peers.Deps{
 		Store: p.store, View: p.view, Clock: p.clock, Log: p.log,
@@ -300,7 +303,11 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 }
 
 // dialCell calls a process of a cell.
-func (p *parts) dialCell(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, p.dial) }
+func (p *parts) dialCell(addr string) (*grpc.ClientConn, error) {
+	dial := p.dial
+	dial.Peer = transport.Peer{Domain: p.cfg.TrustDomain, Workload: access.Cell + "/"}
+	return transport.Dial(addr, dial)
+}
 
 func (p *parts) mirrors() api.Mirrors { return api.Mirrors{View: p.view, Dial: p.dialCell} }
 
@@ -309,7 +316,7 @@ func (p *parts) register(server *grpc.Server) error {
 	dial := p.dialCell
 	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial, StaleAfter: p.cfg.Link.ReportStaleAfter, Checker: check.New(check.Config(p.cfg.Check), p.clock)}
 	reports, err := api.NewReports(api.ReportDeps{
-		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
+		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Certificates: p.certificates, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
 		Accounts: undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: p.shards, Clock: p.clock}, AccountMetrics: p.metrics,
 		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, p.mirrors(), p.clock),
 	})

@@ -13,6 +13,7 @@ type Config struct {
 	HTTPAddr string `config:"http_addr" default:"127.0.0.1:8080" min:"1" doc:"where customers and the payment channel call, host:port"`
 	EdgeID   string `config:"edge_id" default:"" doc:"name of this process among the edges; empty: host, pid and a random part"`
 
+	TrustDomain  string        `config:"trust_domain" default:"cellquota" min:"1" doc:"DOMAIN of the certificates that cells and control plane must show: spiffe://DOMAIN/cell/ID, /controlplane/NAME"`
 	ControlPlane ControlPlane  `config:"control_plane"`
 	Identity     Identity      `config:"identity"`
 	KeysDir      string        `config:"keys_dir" required:"true" doc:"directory with permit/, receipt/ and payment/, one file per key"`

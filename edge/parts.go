@@ -67,7 +67,8 @@ const routesPulse = time.Second
 func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings keyRings, cells *proxy.Cells, d routes.Deps) (*routes.Watcher, error) {
 	var conns []*grpc.ClientConn
 	dial.MaxMessage = transport.MaxSnapshot // all campaigns at once, each with a thousand cells at most
-	dial.Pulse = routesPulse                // a frozen replica keeps its streams and says nothing
+	dial.Peer = transport.Peer{Domain: cfg.TrustDomain, Workload: "controlplane/"}
+	dial.Pulse = routesPulse // a frozen replica keeps its streams and says nothing
 	for _, addr := range cfg.ControlPlane.Addrs {
 		conn, err := transport.Dial(addr, dial)
 		if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/cellquota/cellquota/internal/lifecycle"
 	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/telemetry"
+	"github.com/cellquota/cellquota/internal/transport"
 )
 
 // Run runs an edge until ctx ends, then drains it within the shutdown grace. It returns nil after a
@@ -81,9 +82,15 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	if err != nil {
 		return nil, err
 	}
+	expiry, err := transport.NewExpiry(now, log, registry)
+	if err != nil {
+		return nil, err
+	}
+	expiry.Add("tls", dial.TLS)
+	group.Go("certificates", expiry.Run)
 	cells := proxy.New(group.Context(), proxy.Settings{
 		Dial: dial, Streams: cfg.Admit.Streams, BatchMax: cfg.Admit.BatchMax, BatchWait: cfg.Admit.BatchWait,
-		InflightMax: cfg.Admit.InflightMax, Timeout: cfg.RequestTimeout,
+		InflightMax: cfg.Admit.InflightMax, Timeout: cfg.RequestTimeout, TrustDomain: cfg.TrustDomain,
 	}, proxy.Deps{Clock: now, Log: log, Registry: registry})
 	group.Go("cells", func(ctx context.Context) error {
 		<-ctx.Done()

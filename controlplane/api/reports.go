@@ -29,14 +29,15 @@ type Etcd interface {
 // Reports is ReportService. Make it with NewReports.
 type Reports struct {
 	pb.UnimplementedReportServiceServer
-	cells      *Cells
-	routes     *Routes
-	etcd       Etcd
-	verifier   *verify.Verifier
-	reader     *shards.Reader
-	audit      audit.Reader
-	uncompared func() []ids.CellID
-	accounts   Accounts
+	cells        *Cells
+	routes       *Routes
+	etcd         Etcd
+	verifier     *verify.Verifier
+	reader       *shards.Reader
+	audit        audit.Reader
+	uncompared   func() []ids.CellID
+	certificates func() []*pb.CertificateStatus
+	accounts     Accounts
 	// accountMetrics is nil where nobody keeps them.
 	accountMetrics AccountMetrics
 
@@ -58,12 +59,14 @@ type ReportDeps struct {
 
 	// Uncompared lists the cells that the leader waits for; nil: nobody knows.
 	Uncompared func() []ids.CellID
-	Registry   prometheus.Registerer // nil: no metrics
+	// Certificates are those that this replica uses; nil: it uses none.
+	Certificates func() []*pb.CertificateStatus
+	Registry     prometheus.Registerer // nil: no metrics
 }
 
 // NewReports makes the service.
 func NewReports(d ReportDeps) (*Reports, error) {
-	h := &Reports{uncompared: d.Uncompared, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, accounts: d.Accounts, accountMetrics: d.AccountMetrics, turn: make(chan struct{}, 1)}
+	h := &Reports{uncompared: d.Uncompared, certificates: d.Certificates, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, accounts: d.Accounts, accountMetrics: d.AccountMetrics, turn: make(chan struct{}, 1)}
 	h.breaches = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: telemetry.Namespace, Name: "invariant_breaches_total",
 		Help: "Breaches that verifications found, by invariant. Each verification counts what it sees.",
@@ -109,6 +112,9 @@ func (h *Reports) local(ctx context.Context, s view.Snapshot) *pb.GetStatusRespo
 	out.Quarantined = sortedKeys(s.Quarantined())
 	if r, stands := s.Restored(); stands {
 		out.Restored = r.String()
+	}
+	if h.certificates != nil {
+		out.Certificates = h.certificates()
 	}
 	if h.uncompared != nil {
 		for _, id := range h.uncompared() {

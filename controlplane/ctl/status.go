@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,13 +32,13 @@ func (c *cli) statusCommand() *cobra.Command {
 				if c.format == render.FormatTable || c.format == render.FormatWide {
 					gates = askGates(ctx, cp, out.GetCells())
 				}
-				return c.show(statusView(out, gates))
+				return c.show(statusView(out, gates, c.Clock.Now()))
 			})
 		},
 	}
 }
 
-func statusView(s *pb.GetStatusResponse, gates []cellGates) render.View {
+func statusView(s *pb.GetStatusResponse, gates []cellGates, now time.Time) render.View {
 	v := render.View{Message: s}
 	v.Lines = []string{
 		fmt.Sprintf("leader        %s, term %d", or(s.GetLeader(), "none"), s.GetTerm().GetCount()),
@@ -58,6 +59,7 @@ func statusView(s *pb.GetStatusResponse, gates []cellGates) render.View {
 	if cells := s.GetUncomparedCells(); len(cells) > 0 {
 		v.Lines = append(v.Lines, "grants wait   for "+strings.Join(cells, ", ")+": neither a process nor the shard has answered this leader")
 	}
+	v.Lines = append(v.Lines, certificateWords(s.GetCertificates(), now)...)
 	for _, key := range s.GetQuarantined() {
 		v.Lines = append(v.Lines, "unreadable    "+key)
 	}
@@ -70,6 +72,23 @@ func statusView(s *pb.GetStatusResponse, gates []cellGates) render.View {
 		v.Tables = []render.Table{table, cells}
 	}
 	return v
+}
+
+// certificateWords tells of the certificates of the replica that was asked, of which one that ends
+// within 14 days is a warning.
+func certificateWords(certificates []*pb.CertificateStatus, now time.Time) (lines []string) {
+	for _, c := range certificates {
+		end := c.GetNotAfter().AsTime()
+		line := fmt.Sprintf("certificate   %s, until %s", c.GetName(), render.Instant(c.GetNotAfter()))
+		switch left := end.Sub(now); {
+		case left <= 0:
+			line = "WARNING       " + c.GetName() + ": the certificate has ENDED at " + render.Instant(c.GetNotAfter())
+		case left < 14*24*time.Hour:
+			line = fmt.Sprintf("WARNING       %s: the certificate ends in %d days, at %s; replace its files", c.GetName(), int(left.Hours()/24), render.Instant(c.GetNotAfter()))
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 // replicaWords is one replica in a line.

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/telemetry"
@@ -20,6 +22,8 @@ type Config struct {
 	Endpoints []string
 	Prefix    string        // e.g. /cellquota, no trailing slash
 	Timeout   time.Duration // of one read or one commit; 0: 3 s
+	// Credentials encrypt the connections; nil: plain text.
+	Credentials credentials.TransportCredentials
 }
 
 // Deps are what a store is given.
@@ -48,11 +52,15 @@ type Store struct {
 
 // Open makes the client; it does not wait for etcd.
 func Open(cfg Config, deps Deps) (*Store, error) {
-	client, err := clientv3.New(clientv3.Config{
+	dial := clientv3.Config{
 		Endpoints: cfg.Endpoints, DialTimeout: 5 * time.Second,
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		Logger: zap.NewNop(),
-	})
+	}
+	if cfg.Credentials != nil { // the client's own TLS would never read its files again
+		dial.DialOptions = append(dial.DialOptions, grpc.WithTransportCredentials(cfg.Credentials))
+	}
+	client, err := clientv3.New(dial)
 	if err != nil {
 		return nil, fmt.Errorf("etcd.endpoints: %w", err)
 	}

@@ -27,6 +27,7 @@ type Settings struct {
 	BatchWait   time.Duration // longest wait of the first ask of a batch
 	InflightMax int           // asks in flight per cell
 	Timeout     time.Duration // longest life of one ask
+	TrustDomain string        // of the certificates that cells show
 }
 
 // Deps are what Cells need.
@@ -96,7 +97,9 @@ func (c *Cells) Sync(cells iter.Seq[*route.Cell]) {
 
 // open starts the lanes of one process.
 func (c *Cells) open(cell *cellAddresses, addr string) (*peer, error) {
-	conn, err := transport.Dial(addr, c.set.Dial)
+	dial := c.set.Dial
+	dial.Peer = transport.Peer{Domain: c.set.TrustDomain, Workload: "cell/" + string(cell.id)} // no other cell may answer for it
+	conn, err := transport.Dial(addr, dial)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"net"
+	"strings"
 	"time"
 )
 
@@ -26,6 +28,50 @@ type TLS struct {
 	CertFile string `config:"cert_file" default:"" doc:"certificate chain of this process, PEM"`
 	KeyFile  string `config:"key_file" default:"" doc:"private key of this process, PEM"`
 	CAFile   string `config:"ca_file" default:"" doc:"authorities that sign peers, PEM"`
+}
+
+// StoreTLS names the files of a client of a store. With ca_file the connection is encrypted; the other two
+// are given together where the store asks its clients for certificates.
+type StoreTLS struct {
+	CAFile   string `config:"ca_file" default:"" doc:"authorities that sign the servers' certificates, PEM; empty: plain text, which is refused unless dev or on loopback"`
+	CertFile string `config:"cert_file" default:"" doc:"certificate chain that is shown to the servers, PEM"`
+	KeyFile  string `config:"key_file" default:"" doc:"private key of that certificate, PEM"`
+}
+
+// Enabled reports whether the connection is encrypted.
+func (t StoreTLS) Enabled() bool { return t.CAFile != "" }
+
+// Check: plain text stays on this machine, and a certificate has its key. at is the name of the keys,
+// "etcd.tls"; addrs are the servers.
+func (t StoreTLS) Check(problem func(key, rule string), at string, dev bool, addrs []string) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		problem(at+".cert_file", "must be given together with key_file")
+	}
+	if t.CAFile == "" && t.CertFile != "" {
+		problem(at+".ca_file", "must be given together with cert_file")
+	}
+	if t.CAFile != "" || dev {
+		return
+	}
+	for _, addr := range addrs {
+		if !loopback(addr) {
+			problem(at+".ca_file", "is required unless dev: true or every server is on loopback; "+addr+" is not")
+			return
+		}
+	}
+}
+
+// loopback tells whether an address host:port, perhaps with a scheme, is surely on this machine.
+func loopback(addr string) bool {
+	if _, rest, found := strings.Cut(addr, "://"); found {
+		addr = rest
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Enabled reports whether the process has an identity.

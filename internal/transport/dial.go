@@ -72,7 +72,7 @@ func connect(target string, o DialOptions) (*grpc.ClientConn, error) {
 		return nil, fmt.Errorf("dial %s: %w", target, ErrPlainText)
 	}
 	opts := append(o.bounds(),
-		grpc.WithTransportCredentials(secure(o.TLS, o.Dev)),
+		grpc.WithTransportCredentials(secure(o.TLS, o.Dev, o.Peer)),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler()),
 	)
 	if o.Pulse > 0 { // outermost: what it says is a sentinel already

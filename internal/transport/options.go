@@ -73,6 +73,9 @@ type DialOptions struct {
 	Dev bool
 	// TLS is the caller's identity; required unless Dev.
 	TLS *TLS
+	// Peer is who the server must be by its certificate; zero: whoever has one for
+	// the address.
+	Peer Peer
 	// Workload is "cell/ID" or "edge/ID": in development, where no certificate
 	// says it, the name the caller goes by (see DevWorkloads).
 	Workload string

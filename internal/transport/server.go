@@ -40,7 +40,7 @@ func NewServer(o ServerOptions) *grpc.Server {
 // chain lists what a call passes, outermost first.
 func (o ServerOptions) chain() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.Creds(secure(o.TLS, o.Dev)),
+		grpc.Creds(secure(o.TLS, o.Dev, Peer{})),
 		grpc.StatsHandler(otelgrpc.NewServerHandler()),
 		grpc.ChainUnaryInterceptor(
 			recovery.UnaryServerInterceptor(recovered(o.Log)),

@@ -15,7 +15,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// TLSFiles name the PEM files of an identity.
+// TLSFiles name the PEM files of an identity. Between processes of ours all three
+// are needed. A client of a store may have authorities alone; a server that asks
+// callers for no certificate has none.
 type TLSFiles struct {
 	CertFile string // chain of this process
 	KeyFile  string // its private key
@@ -33,6 +35,7 @@ type TLS struct {
 	stamp  [3]fileStamp
 	server credentials.TransportCredentials
 	client credentials.TransportCredentials
+	config *tls.Config // of clients
 }
 
 type fileStamp struct {
@@ -60,6 +63,9 @@ func (t *TLS) paths() [3]string {
 
 func (t *TLS) look() (stamp [3]fileStamp, err error) {
 	for i, path := range t.paths() {
+		if path == "" {
+			continue
+		}
 		info, err := os.Stat(path)
 		if err != nil {
 			return stamp, fmt.Errorf("tls: %w", err)
@@ -71,29 +77,46 @@ func (t *TLS) look() (stamp [3]fileStamp, err error) {
 
 // read loads the files and remembers the stamp they had before.
 func (t *TLS) read(stamp [3]fileStamp) error {
-	pair, err := tls.LoadX509KeyPair(t.files.CertFile, t.files.KeyFile)
-	if err != nil {
-		return fmt.Errorf("tls.cert_file, tls.key_file: %w", err)
+	var pairs []tls.Certificate
+	if t.files.CertFile != "" || t.files.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.files.CertFile, t.files.KeyFile)
+		if err != nil {
+			return fmt.Errorf("tls.cert_file, tls.key_file: %w", err)
+		}
+		pairs = append(pairs, pair)
 	}
-	pem, err := os.ReadFile(t.files.CAFile)
+	pool, err := authorities(t.files.CAFile)
 	if err != nil {
-		return fmt.Errorf("tls.ca_file: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return errors.New("tls.ca_file: holds no certificate")
+		return err
 	}
 	t.stamp = stamp
 	t.server = credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+		MinVersion: tls.VersionTLS13, Certificates: pairs,
 		// Operators may show a bearer token instead of a certificate; who may
 		// do without one is the Authenticator's decision.
 		ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven,
 	})
-	t.client = credentials.NewTLS(&tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool,
-	})
+	t.config = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: pairs, RootCAs: pool} // stores may be older than TLS 1.3
+	ours := t.config.Clone()
+	ours.MinVersion = tls.VersionTLS13
+	t.client = credentials.NewTLS(ours)
 	return nil
+}
+
+// authorities reads a file of certificates; none for no file, which trusts nobody.
+func authorities(file string) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if file == "" {
+		return pool, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("tls.ca_file: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, errors.New("tls.ca_file: holds no certificate")
+	}
+	return pool, nil
 }
 
 // current returns the credentials of the newest readable files.
@@ -113,7 +136,10 @@ func (t *TLS) current() (server, client credentials.TransportCredentials) {
 }
 
 // reloading are gRPC credentials that ask for the current identity at each handshake.
-type reloading struct{ t *TLS }
+type reloading struct {
+	t    *TLS
+	peer Peer
+}
 
 func (r reloading) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	server, _ := r.t.current()
@@ -122,7 +148,14 @@ func (r reloading) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInf
 
 func (r reloading) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	_, client := r.t.current()
-	return client.ClientHandshake(ctx, authority, conn)
+	secured, info, err := client.ClientHandshake(ctx, authority, conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.peer.check(info); err != nil {
+		return nil, nil, errors.Join(err, secured.Close())
+	}
+	return secured, info, nil
 }
 
 func (r reloading) Info() credentials.ProtocolInfo {
@@ -138,9 +171,9 @@ func (r reloading) OverrideServerName(string) error {
 }
 
 // secure picks the credentials of a server or a client.
-func secure(t *TLS, dev bool) credentials.TransportCredentials {
+func secure(t *TLS, dev bool, peer Peer) credentials.TransportCredentials {
 	if t == nil {
 		return newPlaintext(dev)
 	}
-	return reloading{t}
+	return reloading{t, peer}
 }
