@@ -30,7 +30,7 @@ type Config struct {
 	Audit       Audit         `config:"audit"`
 	Operations  Operations    `config:"operations"`
 	Publish     Publish       `config:"publish"`
-	Check       Check         `config:"check"`
+	CellCheck   Check         `config:"check"`
 }
 
 // Etcd says where the records are.
