@@ -50,7 +50,7 @@ func (h *Quota) PreviewSplit(ctx context.Context, req *pb.PreviewSplitRequest) (
 		sku := string(spec.SKUs[i].ID)
 		out.Reserves[sku] = plan.Reserve.Int32()
 		for _, g := range plan.Grants {
-			out.Rows = append(out.Rows, &pb.SplitRow{SkuId: sku, CellId: g.Cell, Units: g.Units.Int32(), Buckets: int32(owned[g.Cell]), Demand: int64(demand(spec.SKUs[i].ID, ids.CellID(g.Cell)))}) //nolint:gosec // a sum of two counters of units
+			out.Rows = append(out.Rows, &pb.SplitRow{SkuId: sku, CellId: g.Cell, Units: g.Units.Int32(), Buckets: int32(owned[g.Cell]), Demand: int64(demand(spec.SKUs[i].ID, ids.CellID(g.Cell)))})
 		}
 	}
 	return out, nil

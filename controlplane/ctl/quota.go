@@ -25,7 +25,7 @@ func (c *cli) quotaSplit() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use: "split [CAMPAIGN]", Short: "Show how units and buckets would be cut", Args: takes("[CAMPAIGN]"),
-		Long: "Cuts as a publish of now would; nothing is changed. Of a campaign on sale -o wide adds what was asked of each\ncell so far, and the policy DEMAND cuts by it; before, by the cells' weights, and a warning says so.",
+		Long:    "Cuts as a publish of now would; nothing is changed. Of a campaign on sale -o wide adds what was asked of each\ncell so far, and the policy DEMAND cuts by it; before, by the cells' weights, and a warning says so.",
 		Example: "  cellctl quota split -f campaign.yaml\n  cellctl quota split double-eleven -o csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := &pb.PreviewSplitRequest{}

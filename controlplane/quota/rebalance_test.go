@@ -139,7 +139,8 @@ func TestRebalanceThatSkips(t *testing.T) {
 			[]string{"30 from cell-1", "FENCING"},
 		},
 		{
-			"somebody took them from the reserve", nil, func(r *rig) { r.topUp("other", 2, 50) }, 0, [3]int64{70, 130, 100},
+			"somebody took them from the reserve", nil, func(r *rig) { r.topUp("other", 2, 50) }, 0,
+			[3]int64{70, 130, 100},
 			[]string{"0 of 50 units", "30 from cell-1 to cell-3: they are in the reserve", "20 from cell-2 to cell-3: they are in the reserve"},
 		},
 		{
