@@ -109,3 +109,12 @@ var cellPaths = []struct {
 	{"shard.fencer_dsn_file", "", func(s CellSpec) any { return s.Shard.FencerDSNFile }},
 	{"shard.replicated", "", func(s CellSpec) any { return s.Shard.Replicated }},
 }
+
+// CellPaths lists the keys of cell.yaml beside its head, in the order of the file.
+func CellPaths() []string {
+	out := make([]string, len(cellPaths))
+	for i, p := range cellPaths {
+		out[i] = p.path
+	}
+	return out
+}
