@@ -83,6 +83,9 @@ func TestFenceReclaimRestoreOverTheWire(t *testing.T) {
 	if err != nil || st.GetFrozenUnits() != 40 || st.GetCells()[0].GetUnitsAtRisk() != 40 || !st.GetEtcdOk() || st.GetLeader() != "here:1" || len(st.GetCells()) != 2 {
 		t.Fatalf("%v, %v", st, err)
 	}
+	if fenced, other := st.GetCells()[0], st.GetCells()[1]; fenced.GetFrozenUnits() != 40 || fenced.GetOperationId() != "f1" || other.GetFrozenUnits() != 0 || other.GetOperationId() != "" {
+		t.Errorf("frozen %d by %q; the other %d by %q", fenced.GetFrozenUnits(), fenced.GetOperationId(), other.GetFrozenUnits(), other.GetOperationId())
+	}
 	p.done("f1")
 	if _, err := sre.Fences.FenceCell(ctx, &pb.FenceCellRequest{CellId: "cell-2", OperationId: "f2", Reason: "r", Force: true}); rpcstatus.Reason(err) != "LAST_LIVE_CELL" {
 		t.Fatalf("the last live cell: %v", err)

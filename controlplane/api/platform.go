@@ -20,6 +20,9 @@ func (h *Reports) GetStatus(ctx context.Context, req *pb.GetStatusRequest) (*pb.
 	}
 	// 1. What this replica sees.
 	out := h.local(ctx, s)
+	if req.GetGates() {
+		out.Gates = h.gates(ctx, s)
+	}
 	if asReplica(ctx) || h.cells.Peers == nil {
 		return out, nil
 	}

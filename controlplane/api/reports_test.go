@@ -91,8 +91,22 @@ func TestABrokenBookInEtcdIsABreach(t *testing.T) {
 	}
 	p.caughtUp()
 	st, err := p.as(access.Viewer).Reports.GetStatus(testkit.Deadline(t), &pb.GetStatusRequest{})
-	if err != nil || len(st.GetQuarantined()) != 1 || st.GetQuarantined()[0] != key {
+	if err != nil || len(st.GetQuarantined()) != 1 || st.GetQuarantined()[0] != key || len(st.GetGates()) != 0 {
 		t.Fatalf("%v, %v", st, err)
+	}
+}
+
+// Status asks processes for their gates where it is told to; whoever does not answer is named.
+func TestStatusWithGates(t *testing.T) {
+	p := newPlant(t)
+	st, err := p.as(access.Viewer).Reports.GetStatus(testkit.Deadline(t), &pb.GetStatusRequest{Gates: true})
+	if err != nil || len(st.GetGates()) == 0 {
+		t.Fatalf("%v, %v", st, err)
+	}
+	for _, g := range st.GetGates() {
+		if g.GetCellId() == "" || len(g.GetProcesses())+len(g.GetUnreachable()) == 0 {
+			t.Errorf("%v", g)
+		}
 	}
 }
 

@@ -329,8 +329,12 @@ func (f *fake) LookupHome(context.Context, *pb.LookupHomeRequest) (*pb.LookupHom
 	return &pb.LookupHomeResponse{CellId: "cell-1", Bucket: 73, RouteVersion: 1}, nil
 }
 
-func (f *fake) GetStatus(context.Context, *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
-	return &pb.GetStatusResponse{Leader: "127.0.0.1:7", Term: &pb.Term{Count: 3}, EtcdOk: true, Revision: 77, Edges: map[string]int64{"edge-1": 76}, Cells: []*pb.Cell{
+func (f *fake) GetStatus(_ context.Context, in *pb.GetStatusRequest) (*pb.GetStatusResponse, error) {
+	var gates []*pb.CellGates
+	if in.GetGates() {
+		gates = []*pb.CellGates{{CellId: "cell-1", Processes: []*pb.GetGateResponse{{InstanceId: "i-1", Gates: []*pb.SkuGate{{State: pb.GateState_GATE_STATE_PAUSED}}}}}}
+	}
+	return &pb.GetStatusResponse{Gates: gates, Leader: "127.0.0.1:7", Term: &pb.Term{Count: 3}, EtcdOk: true, Revision: 77, Edges: map[string]int64{"edge-1": 76}, Cells: []*pb.Cell{
 		cell("cell-1", pb.CellState_CELL_STATE_ACTIVE), cell("cell-2", pb.CellState_CELL_STATE_SUSPECT),
 		{Spec: &pb.CellSpec{CellId: "cell-3"}, State: pb.CellState_CELL_STATE_FENCED}, // without processes: nobody to ask
 	}}, nil

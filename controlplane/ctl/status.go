@@ -19,17 +19,19 @@ import (
 func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the whole platform on one page", Args: takes(),
-		Long: "Leader, etcd, cells, gates and frozen units. The gates are asked of the cells' processes, for a table\n" +
-			"only: scripts ask 'cellctl cell gate'. Findings are not kept yet; 'cellctl verify' looks for what is wrong\nnow.",
+		Long: "Leader, etcd, cells, gates and frozen units. The gates are asked of the cells' processes; in JSON and\n" +
+			"YAML they are in gates[]. Findings are not kept yet; 'cellctl verify' looks for what is wrong\nnow.",
 		Example: "  cellctl status\n  cellctl status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
-				out, err := call(ctx, c, cp.Reports.GetStatus, &pb.GetStatusRequest{})
+				people := c.format == render.FormatTable || c.format == render.FormatWide
+				scripts := c.format == render.FormatJSON || c.format == render.FormatYAML
+				out, err := call(ctx, c, cp.Reports.GetStatus, &pb.GetStatusRequest{Gates: scripts})
 				if err != nil {
 					return fmt.Errorf("status: %w", err)
 				}
 				var gates []cellGates
-				if c.format == render.FormatTable || c.format == render.FormatWide {
+				if people {
 					gates = askGates(ctx, cp, out.GetCells())
 				}
 				return c.show(statusView(out, gates, c.Clock.Now()))

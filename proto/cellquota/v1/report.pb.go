@@ -27,7 +27,9 @@ type GetStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only what this replica itself knows: leader, revision, age of its view, its edges. Replicas ask
 	// each other this.
-	ReplicaOnly   bool `protobuf:"varint,1,opt,name=replica_only,json=replicaOnly,proto3" json:"replica_only,omitempty"`
+	ReplicaOnly bool `protobuf:"varint,1,opt,name=replica_only,json=replicaOnly,proto3" json:"replica_only,omitempty"`
+	// Ask every live process of every cell for its gates, too; each has 2 s.
+	Gates         bool `protobuf:"varint,2,opt,name=gates,proto3" json:"gates,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -65,6 +67,13 @@ func (*GetStatusRequest) Descriptor() ([]byte, []int) {
 func (x *GetStatusRequest) GetReplicaOnly() bool {
 	if x != nil {
 		return x.ReplicaOnly
+	}
+	return false
+}
+
+func (x *GetStatusRequest) GetGates() bool {
+	if x != nil {
+		return x.Gates
 	}
 	return false
 }
@@ -107,8 +116,10 @@ type GetStatusResponse struct {
 	// Cells whose shard the leader has not compared with the books yet: grants of the SKUs that they
 	// could hold wait for them. Only the leader knows; other replicas leave it empty.
 	UncomparedCells []string `protobuf:"bytes,25,rep,name=uncompared_cells,json=uncomparedCells,proto3" json:"uncompared_cells,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Gates of every cell that has processes, when asked for, in the order of cells.
+	Gates         []*CellGates `protobuf:"bytes,26,rep,name=gates,proto3" json:"gates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -260,6 +271,77 @@ func (x *GetStatusResponse) GetUncomparedCells() []string {
 	return nil
 }
 
+func (x *GetStatusResponse) GetGates() []*CellGates {
+	if x != nil {
+		return x.Gates
+	}
+	return nil
+}
+
+// CellGates is what the processes of one cell say of their gates.
+type CellGates struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell.
+	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// One per process that answered.
+	Processes []*GetGateResponse `protobuf:"bytes,2,rep,name=processes,proto3" json:"processes,omitempty"`
+	// Processes that did not answer, with the reason.
+	Unreachable   map[string]string `protobuf:"bytes,3,rep,name=unreachable,proto3" json:"unreachable,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CellGates) Reset() {
+	*x = CellGates{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CellGates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CellGates) ProtoMessage() {}
+
+func (x *CellGates) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CellGates.ProtoReflect.Descriptor instead.
+func (*CellGates) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CellGates) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *CellGates) GetProcesses() []*GetGateResponse {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+func (x *CellGates) GetUnreachable() map[string]string {
+	if x != nil {
+		return x.Unreachable
+	}
+	return nil
+}
+
 // ReplicaStatus is one replica of the control plane.
 type ReplicaStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -283,7 +365,7 @@ type ReplicaStatus struct {
 
 func (x *ReplicaStatus) Reset() {
 	*x = ReplicaStatus{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[2]
+	mi := &file_cellquota_v1_report_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +377,7 @@ func (x *ReplicaStatus) String() string {
 func (*ReplicaStatus) ProtoMessage() {}
 
 func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[2]
+	mi := &file_cellquota_v1_report_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +390,7 @@ func (x *ReplicaStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaStatus.ProtoReflect.Descriptor instead.
 func (*ReplicaStatus) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{2}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ReplicaStatus) GetAddress() string {
@@ -373,7 +455,7 @@ type CertificateStatus struct {
 
 func (x *CertificateStatus) Reset() {
 	*x = CertificateStatus{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[3]
+	mi := &file_cellquota_v1_report_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -385,7 +467,7 @@ func (x *CertificateStatus) String() string {
 func (*CertificateStatus) ProtoMessage() {}
 
 func (x *CertificateStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[3]
+	mi := &file_cellquota_v1_report_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,7 +480,7 @@ func (x *CertificateStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CertificateStatus.ProtoReflect.Descriptor instead.
 func (*CertificateStatus) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{3}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CertificateStatus) GetName() string {
@@ -426,7 +508,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[4]
+	mi := &file_cellquota_v1_report_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +520,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[4]
+	mi := &file_cellquota_v1_report_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +533,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{4}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *VerifyRequest) GetCampaignId() string {
@@ -476,7 +558,7 @@ type Check struct {
 
 func (x *Check) Reset() {
 	*x = Check{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[5]
+	mi := &file_cellquota_v1_report_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +570,7 @@ func (x *Check) String() string {
 func (*Check) ProtoMessage() {}
 
 func (x *Check) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[5]
+	mi := &file_cellquota_v1_report_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +583,7 @@ func (x *Check) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Check.ProtoReflect.Descriptor instead.
 func (*Check) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{5}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Check) GetInvariant() string {
@@ -544,7 +626,7 @@ type Breach struct {
 
 func (x *Breach) Reset() {
 	*x = Breach{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[6]
+	mi := &file_cellquota_v1_report_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +638,7 @@ func (x *Breach) String() string {
 func (*Breach) ProtoMessage() {}
 
 func (x *Breach) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[6]
+	mi := &file_cellquota_v1_report_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +651,7 @@ func (x *Breach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breach.ProtoReflect.Descriptor instead.
 func (*Breach) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{6}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Breach) GetInvariant() string {
@@ -622,7 +704,7 @@ type Unchecked struct {
 
 func (x *Unchecked) Reset() {
 	*x = Unchecked{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[7]
+	mi := &file_cellquota_v1_report_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +716,7 @@ func (x *Unchecked) String() string {
 func (*Unchecked) ProtoMessage() {}
 
 func (x *Unchecked) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[7]
+	mi := &file_cellquota_v1_report_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +729,7 @@ func (x *Unchecked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unchecked.ProtoReflect.Descriptor instead.
 func (*Unchecked) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{7}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Unchecked) GetInvariant() string {
@@ -690,7 +772,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[8]
+	mi := &file_cellquota_v1_report_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -702,7 +784,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[8]
+	mi := &file_cellquota_v1_report_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -715,7 +797,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{8}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *VerifyResponse) GetOk() bool {
@@ -772,7 +854,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[9]
+	mi := &file_cellquota_v1_report_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +866,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[9]
+	mi := &file_cellquota_v1_report_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +879,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{9}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TraceRequest) GetKind() string {
@@ -854,7 +936,7 @@ type TraceEvent struct {
 
 func (x *TraceEvent) Reset() {
 	*x = TraceEvent{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[10]
+	mi := &file_cellquota_v1_report_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +948,7 @@ func (x *TraceEvent) String() string {
 func (*TraceEvent) ProtoMessage() {}
 
 func (x *TraceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[10]
+	mi := &file_cellquota_v1_report_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +961,7 @@ func (x *TraceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
 func (*TraceEvent) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TraceEvent) GetAt() *timestamppb.Timestamp {
@@ -930,7 +1012,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[11]
+	mi := &file_cellquota_v1_report_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1024,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[11]
+	mi := &file_cellquota_v1_report_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1037,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{11}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TraceResponse) GetEvents() []*TraceEvent {
@@ -989,7 +1071,7 @@ type RequestKey struct {
 
 func (x *RequestKey) Reset() {
 	*x = RequestKey{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[12]
+	mi := &file_cellquota_v1_report_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1083,7 @@ func (x *RequestKey) String() string {
 func (*RequestKey) ProtoMessage() {}
 
 func (x *RequestKey) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[12]
+	mi := &file_cellquota_v1_report_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1096,7 @@ func (x *RequestKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestKey.ProtoReflect.Descriptor instead.
 func (*RequestKey) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{12}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RequestKey) GetCampaignId() string {
@@ -1058,7 +1140,7 @@ type ResolvedRequest struct {
 
 func (x *ResolvedRequest) Reset() {
 	*x = ResolvedRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[13]
+	mi := &file_cellquota_v1_report_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1152,7 @@ func (x *ResolvedRequest) String() string {
 func (*ResolvedRequest) ProtoMessage() {}
 
 func (x *ResolvedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[13]
+	mi := &file_cellquota_v1_report_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1165,7 @@ func (x *ResolvedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvedRequest.ProtoReflect.Descriptor instead.
 func (*ResolvedRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResolvedRequest) GetKey() *RequestKey {
@@ -1125,7 +1207,7 @@ type ResolvedRow struct {
 
 func (x *ResolvedRow) Reset() {
 	*x = ResolvedRow{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[14]
+	mi := &file_cellquota_v1_report_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1219,7 @@ func (x *ResolvedRow) String() string {
 func (*ResolvedRow) ProtoMessage() {}
 
 func (x *ResolvedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[14]
+	mi := &file_cellquota_v1_report_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1232,7 @@ func (x *ResolvedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolvedRow.ProtoReflect.Descriptor instead.
 func (*ResolvedRow) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResolvedRow) GetCellId() string {
@@ -1220,7 +1302,7 @@ type ResolveRequestsRequest struct {
 
 func (x *ResolveRequestsRequest) Reset() {
 	*x = ResolveRequestsRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[15]
+	mi := &file_cellquota_v1_report_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1314,7 @@ func (x *ResolveRequestsRequest) String() string {
 func (*ResolveRequestsRequest) ProtoMessage() {}
 
 func (x *ResolveRequestsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[15]
+	mi := &file_cellquota_v1_report_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1327,7 @@ func (x *ResolveRequestsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequestsRequest.ProtoReflect.Descriptor instead.
 func (*ResolveRequestsRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ResolveRequestsRequest) GetKeys() []*RequestKey {
@@ -1270,7 +1352,7 @@ type ResolveRequestsResponse struct {
 
 func (x *ResolveRequestsResponse) Reset() {
 	*x = ResolveRequestsResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[16]
+	mi := &file_cellquota_v1_report_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1364,7 @@ func (x *ResolveRequestsResponse) String() string {
 func (*ResolveRequestsResponse) ProtoMessage() {}
 
 func (x *ResolveRequestsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[16]
+	mi := &file_cellquota_v1_report_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1377,7 @@ func (x *ResolveRequestsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveRequestsResponse.ProtoReflect.Descriptor instead.
 func (*ResolveRequestsResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ResolveRequestsResponse) GetRequests() []*ResolvedRequest {
@@ -1330,7 +1412,7 @@ type GetSalesRequest struct {
 
 func (x *GetSalesRequest) Reset() {
 	*x = GetSalesRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[17]
+	mi := &file_cellquota_v1_report_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1424,7 @@ func (x *GetSalesRequest) String() string {
 func (*GetSalesRequest) ProtoMessage() {}
 
 func (x *GetSalesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[17]
+	mi := &file_cellquota_v1_report_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1437,7 @@ func (x *GetSalesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSalesRequest.ProtoReflect.Descriptor instead.
 func (*GetSalesRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetSalesRequest) GetCampaignId() string {
@@ -1380,7 +1462,7 @@ type CellStock struct {
 
 func (x *CellStock) Reset() {
 	*x = CellStock{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[18]
+	mi := &file_cellquota_v1_report_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1474,7 @@ func (x *CellStock) String() string {
 func (*CellStock) ProtoMessage() {}
 
 func (x *CellStock) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[18]
+	mi := &file_cellquota_v1_report_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1487,7 @@ func (x *CellStock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellStock.ProtoReflect.Descriptor instead.
 func (*CellStock) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{18}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CellStock) GetCellId() string {
@@ -1442,7 +1524,7 @@ type GetSalesResponse struct {
 
 func (x *GetSalesResponse) Reset() {
 	*x = GetSalesResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[19]
+	mi := &file_cellquota_v1_report_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +1536,7 @@ func (x *GetSalesResponse) String() string {
 func (*GetSalesResponse) ProtoMessage() {}
 
 func (x *GetSalesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[19]
+	mi := &file_cellquota_v1_report_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +1549,7 @@ func (x *GetSalesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSalesResponse.ProtoReflect.Descriptor instead.
 func (*GetSalesResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{19}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetSalesResponse) GetBooks() []*Book {
@@ -1495,7 +1577,7 @@ type GetUndersellRequest struct {
 
 func (x *GetUndersellRequest) Reset() {
 	*x = GetUndersellRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[20]
+	mi := &file_cellquota_v1_report_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1589,7 @@ func (x *GetUndersellRequest) String() string {
 func (*GetUndersellRequest) ProtoMessage() {}
 
 func (x *GetUndersellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[20]
+	mi := &file_cellquota_v1_report_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1602,7 @@ func (x *GetUndersellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUndersellRequest.ProtoReflect.Descriptor instead.
 func (*GetUndersellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{20}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetUndersellRequest) GetCampaignId() string {
@@ -1545,7 +1627,7 @@ type CauseUnits struct {
 
 func (x *CauseUnits) Reset() {
 	*x = CauseUnits{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[21]
+	mi := &file_cellquota_v1_report_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1639,7 @@ func (x *CauseUnits) String() string {
 func (*CauseUnits) ProtoMessage() {}
 
 func (x *CauseUnits) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[21]
+	mi := &file_cellquota_v1_report_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1652,7 @@ func (x *CauseUnits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CauseUnits.ProtoReflect.Descriptor instead.
 func (*CauseUnits) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{21}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CauseUnits) GetCause() UndersellCause {
@@ -1613,7 +1695,7 @@ type SkuUndersell struct {
 
 func (x *SkuUndersell) Reset() {
 	*x = SkuUndersell{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[22]
+	mi := &file_cellquota_v1_report_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1707,7 @@ func (x *SkuUndersell) String() string {
 func (*SkuUndersell) ProtoMessage() {}
 
 func (x *SkuUndersell) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[22]
+	mi := &file_cellquota_v1_report_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1720,7 @@ func (x *SkuUndersell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkuUndersell.ProtoReflect.Descriptor instead.
 func (*SkuUndersell) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{22}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SkuUndersell) GetSkuId() string {
@@ -1689,7 +1771,7 @@ type GetUndersellResponse struct {
 
 func (x *GetUndersellResponse) Reset() {
 	*x = GetUndersellResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[23]
+	mi := &file_cellquota_v1_report_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1783,7 @@ func (x *GetUndersellResponse) String() string {
 func (*GetUndersellResponse) ProtoMessage() {}
 
 func (x *GetUndersellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[23]
+	mi := &file_cellquota_v1_report_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1796,7 @@ func (x *GetUndersellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUndersellResponse.ProtoReflect.Descriptor instead.
 func (*GetUndersellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{23}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetUndersellResponse) GetSkus() []*SkuUndersell {
@@ -1756,7 +1838,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[24]
+	mi := &file_cellquota_v1_report_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1850,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[24]
+	mi := &file_cellquota_v1_report_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1863,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{24}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AuditEvent) GetAt() *timestamppb.Timestamp {
@@ -1857,7 +1939,7 @@ type ListAuditEventsRequest struct {
 
 func (x *ListAuditEventsRequest) Reset() {
 	*x = ListAuditEventsRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[25]
+	mi := &file_cellquota_v1_report_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +1951,7 @@ func (x *ListAuditEventsRequest) String() string {
 func (*ListAuditEventsRequest) ProtoMessage() {}
 
 func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[25]
+	mi := &file_cellquota_v1_report_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +1964,7 @@ func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{25}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListAuditEventsRequest) GetPageSize() int32 {
@@ -1926,7 +2008,7 @@ type ListAuditEventsResponse struct {
 
 func (x *ListAuditEventsResponse) Reset() {
 	*x = ListAuditEventsResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[26]
+	mi := &file_cellquota_v1_report_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1938,7 +2020,7 @@ func (x *ListAuditEventsResponse) String() string {
 func (*ListAuditEventsResponse) ProtoMessage() {}
 
 func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[26]
+	mi := &file_cellquota_v1_report_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1951,7 +2033,7 @@ func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{26}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListAuditEventsResponse) GetEvents() []*AuditEvent {
@@ -1979,7 +2061,7 @@ type ReportServiceGetOrderRequest struct {
 
 func (x *ReportServiceGetOrderRequest) Reset() {
 	*x = ReportServiceGetOrderRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[27]
+	mi := &file_cellquota_v1_report_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2073,7 @@ func (x *ReportServiceGetOrderRequest) String() string {
 func (*ReportServiceGetOrderRequest) ProtoMessage() {}
 
 func (x *ReportServiceGetOrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[27]
+	mi := &file_cellquota_v1_report_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2086,7 @@ func (x *ReportServiceGetOrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportServiceGetOrderRequest.ProtoReflect.Descriptor instead.
 func (*ReportServiceGetOrderRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{27}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReportServiceGetOrderRequest) GetOrderId() string {
@@ -2031,7 +2113,7 @@ type ReportServiceGetOrderResponse struct {
 
 func (x *ReportServiceGetOrderResponse) Reset() {
 	*x = ReportServiceGetOrderResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[28]
+	mi := &file_cellquota_v1_report_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2125,7 @@ func (x *ReportServiceGetOrderResponse) String() string {
 func (*ReportServiceGetOrderResponse) ProtoMessage() {}
 
 func (x *ReportServiceGetOrderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[28]
+	mi := &file_cellquota_v1_report_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2138,7 @@ func (x *ReportServiceGetOrderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportServiceGetOrderResponse.ProtoReflect.Descriptor instead.
 func (*ReportServiceGetOrderResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{28}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReportServiceGetOrderResponse) GetOrder() *OrderView {
@@ -2108,7 +2190,7 @@ type PaymentFacts struct {
 
 func (x *PaymentFacts) Reset() {
 	*x = PaymentFacts{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[29]
+	mi := &file_cellquota_v1_report_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2202,7 @@ func (x *PaymentFacts) String() string {
 func (*PaymentFacts) ProtoMessage() {}
 
 func (x *PaymentFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[29]
+	mi := &file_cellquota_v1_report_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2215,7 @@ func (x *PaymentFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PaymentFacts.ProtoReflect.Descriptor instead.
 func (*PaymentFacts) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{29}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PaymentFacts) GetPaymentId() string {
@@ -2213,7 +2295,7 @@ type RefundFacts struct {
 
 func (x *RefundFacts) Reset() {
 	*x = RefundFacts{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[30]
+	mi := &file_cellquota_v1_report_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2307,7 @@ func (x *RefundFacts) String() string {
 func (*RefundFacts) ProtoMessage() {}
 
 func (x *RefundFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[30]
+	mi := &file_cellquota_v1_report_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2320,7 @@ func (x *RefundFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefundFacts.ProtoReflect.Descriptor instead.
 func (*RefundFacts) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{30}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RefundFacts) GetRefundId() string {
@@ -2336,9 +2418,10 @@ var File_cellquota_v1_report_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\n" +
-	"\x19cellquota/v1/report.proto\x12\fcellquota.v1\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x18cellquota/v1/order.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n" +
+	"\x19cellquota/v1/report.proto\x12\fcellquota.v1\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x1dcellquota/v1/cell_facts.proto\x1a\x19cellquota/v1/common.proto\x1a\x18cellquota/v1/order.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"K\n" +
 	"\x10GetStatusRequest\x12!\n" +
-	"\freplica_only\x18\x01 \x01(\bR\vreplicaOnly\"\xf9\x05\n" +
+	"\freplica_only\x18\x01 \x01(\bR\vreplicaOnly\x12\x14\n" +
+	"\x05gates\x18\x02 \x01(\bR\x05gates\"\xa8\x06\n" +
 	"\x11GetStatusResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\x12\x17\n" +
@@ -2357,11 +2440,19 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\brestored\x18\x0e \x01(\tR\brestored\x12'\n" +
 	"\x0fopen_operations\x18\x0f \x01(\x05R\x0eopenOperations\x12+\n" +
 	"\x11pending_approvals\x18\x10 \x01(\x05R\x10pendingApprovals\x12)\n" +
-	"\x10uncompared_cells\x18\x19 \x03(\tR\x0funcomparedCells\x1a8\n" +
+	"\x10uncompared_cells\x18\x19 \x03(\tR\x0funcomparedCells\x12-\n" +
+	"\x05gates\x18\x1a \x03(\v2\x17.cellquota.v1.CellGatesR\x05gates\x1a8\n" +
 	"\n" +
 	"EdgesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd8\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xed\x01\n" +
+	"\tCellGates\x12\x17\n" +
+	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12;\n" +
+	"\tprocesses\x18\x02 \x03(\v2\x1d.cellquota.v1.GetGateResponseR\tprocesses\x12J\n" +
+	"\vunreachable\x18\x03 \x03(\v2(.cellquota.v1.CellGates.UnreachableEntryR\vunreachable\x1a>\n" +
+	"\x10UnreachableEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd8\x01\n" +
 	"\rReplicaStatus\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\bR\x06leader\x12\x18\n" +
@@ -2556,118 +2647,124 @@ func file_cellquota_v1_report_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_report_proto_rawDescData
 }
 
-var file_cellquota_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_cellquota_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_cellquota_v1_report_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),              // 0: cellquota.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),             // 1: cellquota.v1.GetStatusResponse
-	(*ReplicaStatus)(nil),                 // 2: cellquota.v1.ReplicaStatus
-	(*CertificateStatus)(nil),             // 3: cellquota.v1.CertificateStatus
-	(*VerifyRequest)(nil),                 // 4: cellquota.v1.VerifyRequest
-	(*Check)(nil),                         // 5: cellquota.v1.Check
-	(*Breach)(nil),                        // 6: cellquota.v1.Breach
-	(*Unchecked)(nil),                     // 7: cellquota.v1.Unchecked
-	(*VerifyResponse)(nil),                // 8: cellquota.v1.VerifyResponse
-	(*TraceRequest)(nil),                  // 9: cellquota.v1.TraceRequest
-	(*TraceEvent)(nil),                    // 10: cellquota.v1.TraceEvent
-	(*TraceResponse)(nil),                 // 11: cellquota.v1.TraceResponse
-	(*RequestKey)(nil),                    // 12: cellquota.v1.RequestKey
-	(*ResolvedRequest)(nil),               // 13: cellquota.v1.ResolvedRequest
-	(*ResolvedRow)(nil),                   // 14: cellquota.v1.ResolvedRow
-	(*ResolveRequestsRequest)(nil),        // 15: cellquota.v1.ResolveRequestsRequest
-	(*ResolveRequestsResponse)(nil),       // 16: cellquota.v1.ResolveRequestsResponse
-	(*GetSalesRequest)(nil),               // 17: cellquota.v1.GetSalesRequest
-	(*CellStock)(nil),                     // 18: cellquota.v1.CellStock
-	(*GetSalesResponse)(nil),              // 19: cellquota.v1.GetSalesResponse
-	(*GetUndersellRequest)(nil),           // 20: cellquota.v1.GetUndersellRequest
-	(*CauseUnits)(nil),                    // 21: cellquota.v1.CauseUnits
-	(*SkuUndersell)(nil),                  // 22: cellquota.v1.SkuUndersell
-	(*GetUndersellResponse)(nil),          // 23: cellquota.v1.GetUndersellResponse
-	(*AuditEvent)(nil),                    // 24: cellquota.v1.AuditEvent
-	(*ListAuditEventsRequest)(nil),        // 25: cellquota.v1.ListAuditEventsRequest
-	(*ListAuditEventsResponse)(nil),       // 26: cellquota.v1.ListAuditEventsResponse
-	(*ReportServiceGetOrderRequest)(nil),  // 27: cellquota.v1.ReportServiceGetOrderRequest
-	(*ReportServiceGetOrderResponse)(nil), // 28: cellquota.v1.ReportServiceGetOrderResponse
-	(*PaymentFacts)(nil),                  // 29: cellquota.v1.PaymentFacts
-	(*RefundFacts)(nil),                   // 30: cellquota.v1.RefundFacts
-	nil,                                   // 31: cellquota.v1.GetStatusResponse.EdgesEntry
-	nil,                                   // 32: cellquota.v1.TraceEvent.FieldsEntry
-	nil,                                   // 33: cellquota.v1.TraceResponse.UnreachableEntry
-	nil,                                   // 34: cellquota.v1.ResolveRequestsResponse.UnreachableEntry
-	nil,                                   // 35: cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
-	nil,                                   // 36: cellquota.v1.GetUndersellResponse.UnreachableEntry
-	(*Term)(nil),                          // 37: cellquota.v1.Term
-	(*Cell)(nil),                          // 38: cellquota.v1.Cell
-	(*timestamppb.Timestamp)(nil),         // 39: google.protobuf.Timestamp
-	(Verdict)(0),                          // 40: cellquota.v1.Verdict
-	(OrderState)(0),                       // 41: cellquota.v1.OrderState
-	(*StockFacts)(nil),                    // 42: cellquota.v1.StockFacts
-	(*Book)(nil),                          // 43: cellquota.v1.Book
-	(UndersellCause)(0),                   // 44: cellquota.v1.UndersellCause
-	(*OrderView)(nil),                     // 45: cellquota.v1.OrderView
-	(ReservationState)(0),                 // 46: cellquota.v1.ReservationState
-	(*Money)(nil),                         // 47: cellquota.v1.Money
-	(PaymentState)(0),                     // 48: cellquota.v1.PaymentState
+	(*CellGates)(nil),                     // 2: cellquota.v1.CellGates
+	(*ReplicaStatus)(nil),                 // 3: cellquota.v1.ReplicaStatus
+	(*CertificateStatus)(nil),             // 4: cellquota.v1.CertificateStatus
+	(*VerifyRequest)(nil),                 // 5: cellquota.v1.VerifyRequest
+	(*Check)(nil),                         // 6: cellquota.v1.Check
+	(*Breach)(nil),                        // 7: cellquota.v1.Breach
+	(*Unchecked)(nil),                     // 8: cellquota.v1.Unchecked
+	(*VerifyResponse)(nil),                // 9: cellquota.v1.VerifyResponse
+	(*TraceRequest)(nil),                  // 10: cellquota.v1.TraceRequest
+	(*TraceEvent)(nil),                    // 11: cellquota.v1.TraceEvent
+	(*TraceResponse)(nil),                 // 12: cellquota.v1.TraceResponse
+	(*RequestKey)(nil),                    // 13: cellquota.v1.RequestKey
+	(*ResolvedRequest)(nil),               // 14: cellquota.v1.ResolvedRequest
+	(*ResolvedRow)(nil),                   // 15: cellquota.v1.ResolvedRow
+	(*ResolveRequestsRequest)(nil),        // 16: cellquota.v1.ResolveRequestsRequest
+	(*ResolveRequestsResponse)(nil),       // 17: cellquota.v1.ResolveRequestsResponse
+	(*GetSalesRequest)(nil),               // 18: cellquota.v1.GetSalesRequest
+	(*CellStock)(nil),                     // 19: cellquota.v1.CellStock
+	(*GetSalesResponse)(nil),              // 20: cellquota.v1.GetSalesResponse
+	(*GetUndersellRequest)(nil),           // 21: cellquota.v1.GetUndersellRequest
+	(*CauseUnits)(nil),                    // 22: cellquota.v1.CauseUnits
+	(*SkuUndersell)(nil),                  // 23: cellquota.v1.SkuUndersell
+	(*GetUndersellResponse)(nil),          // 24: cellquota.v1.GetUndersellResponse
+	(*AuditEvent)(nil),                    // 25: cellquota.v1.AuditEvent
+	(*ListAuditEventsRequest)(nil),        // 26: cellquota.v1.ListAuditEventsRequest
+	(*ListAuditEventsResponse)(nil),       // 27: cellquota.v1.ListAuditEventsResponse
+	(*ReportServiceGetOrderRequest)(nil),  // 28: cellquota.v1.ReportServiceGetOrderRequest
+	(*ReportServiceGetOrderResponse)(nil), // 29: cellquota.v1.ReportServiceGetOrderResponse
+	(*PaymentFacts)(nil),                  // 30: cellquota.v1.PaymentFacts
+	(*RefundFacts)(nil),                   // 31: cellquota.v1.RefundFacts
+	nil,                                   // 32: cellquota.v1.GetStatusResponse.EdgesEntry
+	nil,                                   // 33: cellquota.v1.CellGates.UnreachableEntry
+	nil,                                   // 34: cellquota.v1.TraceEvent.FieldsEntry
+	nil,                                   // 35: cellquota.v1.TraceResponse.UnreachableEntry
+	nil,                                   // 36: cellquota.v1.ResolveRequestsResponse.UnreachableEntry
+	nil,                                   // 37: cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
+	nil,                                   // 38: cellquota.v1.GetUndersellResponse.UnreachableEntry
+	(*Term)(nil),                          // 39: cellquota.v1.Term
+	(*Cell)(nil),                          // 40: cellquota.v1.Cell
+	(*GetGateResponse)(nil),               // 41: cellquota.v1.GetGateResponse
+	(*timestamppb.Timestamp)(nil),         // 42: google.protobuf.Timestamp
+	(Verdict)(0),                          // 43: cellquota.v1.Verdict
+	(OrderState)(0),                       // 44: cellquota.v1.OrderState
+	(*StockFacts)(nil),                    // 45: cellquota.v1.StockFacts
+	(*Book)(nil),                          // 46: cellquota.v1.Book
+	(UndersellCause)(0),                   // 47: cellquota.v1.UndersellCause
+	(*OrderView)(nil),                     // 48: cellquota.v1.OrderView
+	(ReservationState)(0),                 // 49: cellquota.v1.ReservationState
+	(*Money)(nil),                         // 50: cellquota.v1.Money
+	(PaymentState)(0),                     // 51: cellquota.v1.PaymentState
 }
 var file_cellquota_v1_report_proto_depIdxs = []int32{
-	37, // 0: cellquota.v1.GetStatusResponse.term:type_name -> cellquota.v1.Term
-	38, // 1: cellquota.v1.GetStatusResponse.cells:type_name -> cellquota.v1.Cell
-	31, // 2: cellquota.v1.GetStatusResponse.edges:type_name -> cellquota.v1.GetStatusResponse.EdgesEntry
-	2,  // 3: cellquota.v1.GetStatusResponse.replicas:type_name -> cellquota.v1.ReplicaStatus
-	3,  // 4: cellquota.v1.GetStatusResponse.certificates:type_name -> cellquota.v1.CertificateStatus
-	39, // 5: cellquota.v1.CertificateStatus.not_after:type_name -> google.protobuf.Timestamp
-	40, // 6: cellquota.v1.Check.verdict:type_name -> cellquota.v1.Verdict
-	5,  // 7: cellquota.v1.VerifyResponse.checks:type_name -> cellquota.v1.Check
-	6,  // 8: cellquota.v1.VerifyResponse.breaches:type_name -> cellquota.v1.Breach
-	7,  // 9: cellquota.v1.VerifyResponse.unchecked:type_name -> cellquota.v1.Unchecked
-	39, // 10: cellquota.v1.TraceEvent.at:type_name -> google.protobuf.Timestamp
-	32, // 11: cellquota.v1.TraceEvent.fields:type_name -> cellquota.v1.TraceEvent.FieldsEntry
-	10, // 12: cellquota.v1.TraceResponse.events:type_name -> cellquota.v1.TraceEvent
-	33, // 13: cellquota.v1.TraceResponse.unreachable:type_name -> cellquota.v1.TraceResponse.UnreachableEntry
-	12, // 14: cellquota.v1.ResolvedRequest.key:type_name -> cellquota.v1.RequestKey
-	14, // 15: cellquota.v1.ResolvedRequest.rows:type_name -> cellquota.v1.ResolvedRow
-	41, // 16: cellquota.v1.ResolvedRow.order_state:type_name -> cellquota.v1.OrderState
-	12, // 17: cellquota.v1.ResolveRequestsRequest.keys:type_name -> cellquota.v1.RequestKey
-	13, // 18: cellquota.v1.ResolveRequestsResponse.requests:type_name -> cellquota.v1.ResolvedRequest
-	34, // 19: cellquota.v1.ResolveRequestsResponse.unreachable:type_name -> cellquota.v1.ResolveRequestsResponse.UnreachableEntry
-	35, // 20: cellquota.v1.ResolveRequestsResponse.messages_from:type_name -> cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
-	42, // 21: cellquota.v1.CellStock.stock:type_name -> cellquota.v1.StockFacts
-	43, // 22: cellquota.v1.GetSalesResponse.books:type_name -> cellquota.v1.Book
-	18, // 23: cellquota.v1.GetSalesResponse.stocks:type_name -> cellquota.v1.CellStock
-	44, // 24: cellquota.v1.CauseUnits.cause:type_name -> cellquota.v1.UndersellCause
-	21, // 25: cellquota.v1.SkuUndersell.causes:type_name -> cellquota.v1.CauseUnits
-	21, // 26: cellquota.v1.SkuUndersell.cells:type_name -> cellquota.v1.CauseUnits
-	22, // 27: cellquota.v1.GetUndersellResponse.skus:type_name -> cellquota.v1.SkuUndersell
-	36, // 28: cellquota.v1.GetUndersellResponse.unreachable:type_name -> cellquota.v1.GetUndersellResponse.UnreachableEntry
-	39, // 29: cellquota.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	24, // 30: cellquota.v1.ListAuditEventsResponse.events:type_name -> cellquota.v1.AuditEvent
-	45, // 31: cellquota.v1.ReportServiceGetOrderResponse.order:type_name -> cellquota.v1.OrderView
-	46, // 32: cellquota.v1.ReportServiceGetOrderResponse.reservation_state:type_name -> cellquota.v1.ReservationState
-	29, // 33: cellquota.v1.ReportServiceGetOrderResponse.payments:type_name -> cellquota.v1.PaymentFacts
-	30, // 34: cellquota.v1.ReportServiceGetOrderResponse.refunds:type_name -> cellquota.v1.RefundFacts
-	47, // 35: cellquota.v1.PaymentFacts.amount:type_name -> cellquota.v1.Money
-	48, // 36: cellquota.v1.PaymentFacts.state:type_name -> cellquota.v1.PaymentState
-	47, // 37: cellquota.v1.RefundFacts.amount:type_name -> cellquota.v1.Money
-	0,  // 38: cellquota.v1.ReportService.GetStatus:input_type -> cellquota.v1.GetStatusRequest
-	4,  // 39: cellquota.v1.ReportService.Verify:input_type -> cellquota.v1.VerifyRequest
-	9,  // 40: cellquota.v1.ReportService.Trace:input_type -> cellquota.v1.TraceRequest
-	27, // 41: cellquota.v1.ReportService.GetOrder:input_type -> cellquota.v1.ReportServiceGetOrderRequest
-	15, // 42: cellquota.v1.ReportService.ResolveRequests:input_type -> cellquota.v1.ResolveRequestsRequest
-	17, // 43: cellquota.v1.ReportService.GetSales:input_type -> cellquota.v1.GetSalesRequest
-	20, // 44: cellquota.v1.ReportService.GetUndersell:input_type -> cellquota.v1.GetUndersellRequest
-	25, // 45: cellquota.v1.ReportService.ListAuditEvents:input_type -> cellquota.v1.ListAuditEventsRequest
-	1,  // 46: cellquota.v1.ReportService.GetStatus:output_type -> cellquota.v1.GetStatusResponse
-	8,  // 47: cellquota.v1.ReportService.Verify:output_type -> cellquota.v1.VerifyResponse
-	11, // 48: cellquota.v1.ReportService.Trace:output_type -> cellquota.v1.TraceResponse
-	28, // 49: cellquota.v1.ReportService.GetOrder:output_type -> cellquota.v1.ReportServiceGetOrderResponse
-	16, // 50: cellquota.v1.ReportService.ResolveRequests:output_type -> cellquota.v1.ResolveRequestsResponse
-	19, // 51: cellquota.v1.ReportService.GetSales:output_type -> cellquota.v1.GetSalesResponse
-	23, // 52: cellquota.v1.ReportService.GetUndersell:output_type -> cellquota.v1.GetUndersellResponse
-	26, // 53: cellquota.v1.ReportService.ListAuditEvents:output_type -> cellquota.v1.ListAuditEventsResponse
-	46, // [46:54] is the sub-list for method output_type
-	38, // [38:46] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	39, // 0: cellquota.v1.GetStatusResponse.term:type_name -> cellquota.v1.Term
+	40, // 1: cellquota.v1.GetStatusResponse.cells:type_name -> cellquota.v1.Cell
+	32, // 2: cellquota.v1.GetStatusResponse.edges:type_name -> cellquota.v1.GetStatusResponse.EdgesEntry
+	3,  // 3: cellquota.v1.GetStatusResponse.replicas:type_name -> cellquota.v1.ReplicaStatus
+	4,  // 4: cellquota.v1.GetStatusResponse.certificates:type_name -> cellquota.v1.CertificateStatus
+	2,  // 5: cellquota.v1.GetStatusResponse.gates:type_name -> cellquota.v1.CellGates
+	41, // 6: cellquota.v1.CellGates.processes:type_name -> cellquota.v1.GetGateResponse
+	33, // 7: cellquota.v1.CellGates.unreachable:type_name -> cellquota.v1.CellGates.UnreachableEntry
+	42, // 8: cellquota.v1.CertificateStatus.not_after:type_name -> google.protobuf.Timestamp
+	43, // 9: cellquota.v1.Check.verdict:type_name -> cellquota.v1.Verdict
+	6,  // 10: cellquota.v1.VerifyResponse.checks:type_name -> cellquota.v1.Check
+	7,  // 11: cellquota.v1.VerifyResponse.breaches:type_name -> cellquota.v1.Breach
+	8,  // 12: cellquota.v1.VerifyResponse.unchecked:type_name -> cellquota.v1.Unchecked
+	42, // 13: cellquota.v1.TraceEvent.at:type_name -> google.protobuf.Timestamp
+	34, // 14: cellquota.v1.TraceEvent.fields:type_name -> cellquota.v1.TraceEvent.FieldsEntry
+	11, // 15: cellquota.v1.TraceResponse.events:type_name -> cellquota.v1.TraceEvent
+	35, // 16: cellquota.v1.TraceResponse.unreachable:type_name -> cellquota.v1.TraceResponse.UnreachableEntry
+	13, // 17: cellquota.v1.ResolvedRequest.key:type_name -> cellquota.v1.RequestKey
+	15, // 18: cellquota.v1.ResolvedRequest.rows:type_name -> cellquota.v1.ResolvedRow
+	44, // 19: cellquota.v1.ResolvedRow.order_state:type_name -> cellquota.v1.OrderState
+	13, // 20: cellquota.v1.ResolveRequestsRequest.keys:type_name -> cellquota.v1.RequestKey
+	14, // 21: cellquota.v1.ResolveRequestsResponse.requests:type_name -> cellquota.v1.ResolvedRequest
+	36, // 22: cellquota.v1.ResolveRequestsResponse.unreachable:type_name -> cellquota.v1.ResolveRequestsResponse.UnreachableEntry
+	37, // 23: cellquota.v1.ResolveRequestsResponse.messages_from:type_name -> cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
+	45, // 24: cellquota.v1.CellStock.stock:type_name -> cellquota.v1.StockFacts
+	46, // 25: cellquota.v1.GetSalesResponse.books:type_name -> cellquota.v1.Book
+	19, // 26: cellquota.v1.GetSalesResponse.stocks:type_name -> cellquota.v1.CellStock
+	47, // 27: cellquota.v1.CauseUnits.cause:type_name -> cellquota.v1.UndersellCause
+	22, // 28: cellquota.v1.SkuUndersell.causes:type_name -> cellquota.v1.CauseUnits
+	22, // 29: cellquota.v1.SkuUndersell.cells:type_name -> cellquota.v1.CauseUnits
+	23, // 30: cellquota.v1.GetUndersellResponse.skus:type_name -> cellquota.v1.SkuUndersell
+	38, // 31: cellquota.v1.GetUndersellResponse.unreachable:type_name -> cellquota.v1.GetUndersellResponse.UnreachableEntry
+	42, // 32: cellquota.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	25, // 33: cellquota.v1.ListAuditEventsResponse.events:type_name -> cellquota.v1.AuditEvent
+	48, // 34: cellquota.v1.ReportServiceGetOrderResponse.order:type_name -> cellquota.v1.OrderView
+	49, // 35: cellquota.v1.ReportServiceGetOrderResponse.reservation_state:type_name -> cellquota.v1.ReservationState
+	30, // 36: cellquota.v1.ReportServiceGetOrderResponse.payments:type_name -> cellquota.v1.PaymentFacts
+	31, // 37: cellquota.v1.ReportServiceGetOrderResponse.refunds:type_name -> cellquota.v1.RefundFacts
+	50, // 38: cellquota.v1.PaymentFacts.amount:type_name -> cellquota.v1.Money
+	51, // 39: cellquota.v1.PaymentFacts.state:type_name -> cellquota.v1.PaymentState
+	50, // 40: cellquota.v1.RefundFacts.amount:type_name -> cellquota.v1.Money
+	0,  // 41: cellquota.v1.ReportService.GetStatus:input_type -> cellquota.v1.GetStatusRequest
+	5,  // 42: cellquota.v1.ReportService.Verify:input_type -> cellquota.v1.VerifyRequest
+	10, // 43: cellquota.v1.ReportService.Trace:input_type -> cellquota.v1.TraceRequest
+	28, // 44: cellquota.v1.ReportService.GetOrder:input_type -> cellquota.v1.ReportServiceGetOrderRequest
+	16, // 45: cellquota.v1.ReportService.ResolveRequests:input_type -> cellquota.v1.ResolveRequestsRequest
+	18, // 46: cellquota.v1.ReportService.GetSales:input_type -> cellquota.v1.GetSalesRequest
+	21, // 47: cellquota.v1.ReportService.GetUndersell:input_type -> cellquota.v1.GetUndersellRequest
+	26, // 48: cellquota.v1.ReportService.ListAuditEvents:input_type -> cellquota.v1.ListAuditEventsRequest
+	1,  // 49: cellquota.v1.ReportService.GetStatus:output_type -> cellquota.v1.GetStatusResponse
+	9,  // 50: cellquota.v1.ReportService.Verify:output_type -> cellquota.v1.VerifyResponse
+	12, // 51: cellquota.v1.ReportService.Trace:output_type -> cellquota.v1.TraceResponse
+	29, // 52: cellquota.v1.ReportService.GetOrder:output_type -> cellquota.v1.ReportServiceGetOrderResponse
+	17, // 53: cellquota.v1.ReportService.ResolveRequests:output_type -> cellquota.v1.ResolveRequestsResponse
+	20, // 54: cellquota.v1.ReportService.GetSales:output_type -> cellquota.v1.GetSalesResponse
+	24, // 55: cellquota.v1.ReportService.GetUndersell:output_type -> cellquota.v1.GetUndersellResponse
+	27, // 56: cellquota.v1.ReportService.ListAuditEvents:output_type -> cellquota.v1.ListAuditEventsResponse
+	49, // [49:57] is the sub-list for method output_type
+	41, // [41:49] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_report_proto_init() }
@@ -2676,6 +2773,7 @@ func file_cellquota_v1_report_proto_init() {
 		return
 	}
 	file_cellquota_v1_cell_admin_proto_init()
+	file_cellquota_v1_cell_facts_proto_init()
 	file_cellquota_v1_common_proto_init()
 	file_cellquota_v1_order_proto_init()
 	file_cellquota_v1_quota_proto_init()
@@ -2685,7 +2783,7 @@ func file_cellquota_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_report_proto_rawDesc), len(file_cellquota_v1_report_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
