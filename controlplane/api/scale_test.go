@@ -191,3 +191,57 @@ func wideYAML(id string, skus, n int) string {
 	}
 	return out.String() + "cells:" + cells
 }
+
+// TestALongJournalIsPaged: 10,000 records are read page by page, each once and newest
+// first; a page costs what it holds, and a filter that nothing matches ends.
+func TestALongJournalIsPaged(t *testing.T) {
+	const n, atOnce = 10_000, 50
+	r := newRig(t)
+	key := core.BookKey{Campaign: "c", SKU: "s"}
+	r.update(func(tx *store.Tx) error {
+		spec := wideSpec("c", 1, 1)
+		_, _, err := tx.Campaign("c")
+		return errors.Join(err, tx.PutCampaign(core.Campaign{Spec: spec, State: core.CampaignPublished, Version: 3, BookedSKUs: []ids.SKUID{spec.SKUs[0].ID}}))
+	})
+	for first := 0; first < n; first += atOnce {
+		r.update(func(tx *store.Tx) error {
+			for i := first; i < first+atOnce; i++ {
+				id := fmt.Sprintf("r-%05d", i)
+				record := core.Record{ID: id, Key: key, BookVersion: int64(i + 1), At: time.Now(), Actor: "me", Adjustments: []core.Adjustment{{
+					ID: id, Key: key, Cell: "cell-1", Kind: core.KindGrant, Units: quantity.Must(1), State: core.StateDone, Step: core.Step{FenceVersion: 1, Number: int64(i + 1)},
+					Actor: "me", CreatedAt: time.Now(),
+				}}}
+				_, _, err := tx.Record(id)
+				if err := errors.Join(err, tx.PutRecord(record)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	r.caughtUp()
+	viewer := r.as(access.Viewer).Quota
+	seen, token := map[string]bool{}, ""
+	for pages := 0; ; pages++ {
+		page, err := viewer.ListAdjustments(testkit.Deadline(t), &pb.ListAdjustmentsRequest{CampaignId: "c", PageSize: 1000, PageToken: token})
+		if err != nil || len(page.GetAdjustments()) > 1000 || pages > n/1000 {
+			t.Fatalf("page %d of %d: %v", pages, len(page.GetAdjustments()), err)
+		}
+		for _, a := range page.GetAdjustments() {
+			if seen[a.GetAdjustmentId()] {
+				t.Fatalf("%s came twice", a.GetAdjustmentId())
+			}
+			seen[a.GetAdjustmentId()] = true
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if len(seen) != n {
+		t.Fatalf("%d of %d adjustments", len(seen), n)
+	}
+	none, err := viewer.ListAdjustments(testkit.Deadline(t), &pb.ListAdjustmentsRequest{CampaignId: "c", CellId: "nobody", PageSize: 1000})
+	if err != nil || len(none.GetAdjustments()) != 0 || none.GetNextPageToken() != "" {
+		t.Fatalf("of nobody: %d, %v", len(none.GetAdjustments()), err)
+	}
+}

@@ -35,7 +35,7 @@ func (tx *Tx) Campaign(id ids.CampaignID) (core.Campaign, bool, error) {
 
 // maxDraft bounds a campaign that has no book yet, in bytes: opening a book writes the
 // campaign, with its lists of SKUs, beside a record of up to 1,000 grants, and etcd
-// takes 1.5 MiB at once.
+// takes 1.5 MiB at once (a transaction of ours 1.25).
 const maxDraft = 512 << 10
 
 // PutCampaign writes a campaign; Campaign.Step has grown its version. The first
