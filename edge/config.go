@@ -83,7 +83,16 @@ type HTTP struct {
 	HeaderTimeout  time.Duration `config:"header_timeout" default:"5s" min:"100ms" doc:"longest time to send a call's header"`
 	BodyTimeout    time.Duration `config:"body_timeout" default:"10s" min:"100ms" doc:"longest time to send a call, header and body"`
 	IdleTimeout    time.Duration `config:"idle_timeout" default:"90s" min:"1s" doc:"how long a connection may be unused"`
+	CertFile       string        `config:"cert_file" default:"" doc:"certificate chain that customers see, PEM; empty: plain HTTP, for something in front that ends TLS"`
+	KeyFile        string        `config:"key_file" default:"" doc:"private key of that certificate, PEM"`
 	MaxHeaderBytes int           `config:"max_header_bytes" default:"16384" min:"1024" max:"1048576" doc:"largest header of a call, in bytes"`
+}
+
+// Check: a certificate has its key.
+func (h HTTP) Check(problem func(key, rule string)) {
+	if (h.CertFile == "") != (h.KeyFile == "") {
+		problem("http.cert_file", "must be given together with http.key_file")
+	}
 }
 
 // Payment bounds the payment channel's messages.

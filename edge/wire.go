@@ -87,6 +87,13 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 		return nil, err
 	}
 	expiry.Add("tls", dial.TLS)
+	var shown *transport.TLS // to customers; nil: plain HTTP
+	if cfg.HTTP.CertFile != "" {
+		if shown, err = transport.LoadTLS(transport.TLSFiles{CertFile: cfg.HTTP.CertFile, KeyFile: cfg.HTTP.KeyFile}, log); err != nil {
+			return nil, fmt.Errorf("http.cert_file, http.key_file: %w", err)
+		}
+	}
+	expiry.Add("http", shown)
 	group.Go("certificates", expiry.Run)
 	cells := proxy.New(group.Context(), proxy.Settings{
 		Dial: dial, Streams: cfg.Admit.Streams, BatchMax: cfg.Admit.BatchMax, BatchWait: cfg.Admit.BatchWait,
@@ -126,7 +133,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 		PaymentKeys: rings[signed.UsePayment], Limits: limits, Networks: networks, SoldOut: empty, Cells: cells,
 		Clock: now, Log: log, Registry: registry, Stopping: group.Stopping(),
 	})
-	listener, err := serveHTTP(group, cfg, face, log)
+	listener, err := serveHTTP(group, cfg, traced(face), shown, log)
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +146,18 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 }
 
 // serveHTTP takes the address and serves the face behind the bounds of the configuration.
-func serveHTTP(group *lifecycle.Group, cfg Config, face *api.Server, log *slog.Logger) (net.Listener, error) {
+func serveHTTP(group *lifecycle.Group, cfg Config, face http.Handler, shown *transport.TLS, log *slog.Logger) (net.Listener, error) {
 	listener, err := net.Listen("tcp", cfg.HTTPAddr)
 	if err != nil {
 		return nil, fmt.Errorf("http_addr: %w", err)
 	}
+	plain := net.Listener(boundConnections(listener, cfg.HTTP.MaxConnections))
+	serve := func(s *http.Server) error { return s.Serve(plain) }
+	if shown != nil {
+		serve = func(s *http.Server) error { return s.ServeTLS(plain, "", "") }
+	}
 	server := &http.Server{
-		Handler:           traced(face),
+		Handler:           face,
 		ReadHeaderTimeout: cfg.HTTP.HeaderTimeout,
 		ReadTimeout:       cfg.HTTP.BodyTimeout,
 		WriteTimeout:      cfg.HTTP.BodyTimeout + cfg.WaitMax + 2*cfg.RequestTimeout + time.Second,
@@ -153,8 +165,11 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face *api.Server, log *slog.L
 		MaxHeaderBytes:    cfg.HTTP.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	if shown != nil {
+		server.TLSConfig = shown.ServerConfig()
+	}
 	group.Go("http", func(context.Context) error {
-		if err := server.Serve(boundConnections(listener, cfg.HTTP.MaxConnections)); err != nil && err != http.ErrServerClosed {
+		if err := serve(server); err != nil && err != http.ErrServerClosed {
 			return fmt.Errorf("serve: %w", err)
 		}
 		return nil

@@ -30,7 +30,7 @@ type Expiry struct {
 func NewExpiry(c clock.Clock, log *slog.Logger, reg prometheus.Registerer) (*Expiry, error) {
 	e := &Expiry{clock: c, log: log, ends: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "cellquota", Name: "certificate_not_after_seconds",
-		Help: "End of a certificate that this process uses, Unix seconds, by configuration key (tls, http.tls, etcd.tls).",
+		Help: "End of a certificate that this process uses, Unix seconds, by configuration key (tls, http, etcd.tls).",
 	}, []string{"certificate"})}
 	return e, reg.Register(e.ends)
 }

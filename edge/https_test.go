@@ -1,0 +1,77 @@
+package edge
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/cellquota/cellquota/internal/lifecycle"
+	"github.com/cellquota/cellquota/internal/testkit"
+	"github.com/cellquota/cellquota/internal/transport"
+)
+
+// serveTLS serves the face of an edge without routes under an identity.
+func serveTLS(t *testing.T, files testkit.PEMFiles) string {
+	t.Helper()
+	shown, err := transport.LoadTLS(transport.TLSFiles{CertFile: files.Cert, KeyFile: files.Key}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	group := lifecycle.New(ctx, slog.New(slog.DiscardHandler))
+	cfg := Config{HTTPAddr: "127.0.0.1:0", HTTP: HTTP{MaxConnections: 10, HeaderTimeout: time.Second, BodyTimeout: time.Second}}
+	l, err := serveHTTP(group, cfg, http.NotFoundHandler(), shown, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); _ = group.Wait(time.Second) })
+	return l.Addr().String()
+}
+
+// An edge with a certificate speaks HTTPS and nothing else, and shows a replaced one
+// without a restart.
+func TestHTTPS(t *testing.T) {
+	dir := t.TempDir()
+	files := testkit.NewAuthority(t).Issue(dir)
+	get := func(addr string, ca string) error {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(pem)
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+		req, err := http.NewRequestWithContext(testkit.Deadline(t), http.MethodGet, "https://"+addr+"/v1/campaigns", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := c.Do(req)
+		if err != nil {
+			return err
+		}
+		return res.Body.Close()
+	}
+	addr := serveTLS(t, files)
+	if err := get(addr, files.CA); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(testkit.Deadline(t), http.MethodGet, "http://"+addr+"/v1/campaigns", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := http.DefaultClient.Do(req); err == nil {
+		defer func() { _ = res.Body.Close() }()
+		if res.StatusCode != http.StatusBadRequest {
+			t.Errorf("plain HTTP was answered with %d", res.StatusCode)
+		}
+	}
+	next := testkit.NewAuthority(t).Issue(dir)
+	if err := get(addr, next.CA); err != nil {
+		t.Errorf("after the files changed: %v", err)
+	}
+}
