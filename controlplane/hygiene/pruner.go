@@ -82,8 +82,11 @@ func (p *Pruner) Round(ctx context.Context, leader core.Leader) error {
 // each hands out batches until one fails or the round's bound is reached.
 func each[T any](ctx context.Context, all []T, remove func([]T) error) error {
 	for range perRound {
-		if len(all) == 0 || ctx.Err() != nil {
-			break
+		if len(all) == 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		some := all[:min(len(all), batch)]
 		if err := remove(some); err != nil {

@@ -68,7 +68,7 @@ func TestEtcdRunbook(t *testing.T) {
 		}
 		if program != "" && name != "snapshot save" && name != "endpoint status" { // whose answers are used below
 			line := strings.Fields(strings.ReplaceAll(m[2]+m[3], "REVISION", fmt.Sprint(revision)))
-			cmd := exec.CommandContext(ctx, program, append([]string{"--endpoints=" + etcd.Endpoint(0)}, line...)...) //nolint:gosec // of a page in this repository
+			cmd := exec.CommandContext(ctx, program, append([]string{"--endpoints=" + etcd.Endpoint(0)}, line...)...)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("etcdctl %s: %v: %s", line, err, out)
 			}
