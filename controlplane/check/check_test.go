@@ -147,7 +147,7 @@ func TestEachFaultIsNamed(t *testing.T) {
 	}{
 		{"K48 evicting policy", func() { set("maxmemory-policy", "allkeys-lru") }, func() { set("maxmemory-policy", "noeviction") }, []string{server + "maxmemory-policy"}},
 		{"no append-only file", func() { set("appendonly", "no") }, func() { set("appendonly", "yes") }, []string{server + "appendonly"}},
-		{"a replica", func() { r.SlaveOf(p.ctx, "127.0.0.1", "1") }, func() { r.SlaveOf(p.ctx, "no", "one") }, []string{server + "role"}},
+		{"a replica", func() { r.ReplicaOf(p.ctx, "127.0.0.1", "1") }, func() { r.ReplicaOf(p.ctx, "no", "one") }, []string{server + "role"}},
 		{"another mode", func() { p.s.Spec.Redis.Mode = "cluster" }, nil, []string{"redis cluster " + p.redis.Addr()}},
 		{"missing topic", func() { p.kafka.DeleteTopic(t, ours) }, func() {
 			if err := (topics.Kafka{}).Ensure(p.ctx, spec.Kafka); err != nil {
@@ -161,10 +161,13 @@ func TestEachFaultIsNamed(t *testing.T) {
 		{"small messages", func() { p.topicSetting("max.message.bytes", "1000") }, func() { p.topicSetting("max.message.bytes", "1048588") }, []string{"topic " + ours + " max.message.bytes"}},
 		{"short retention", func() { p.topicSetting("retention.ms", "60000") }, func() { p.topicSetting("retention.ms", "-1") }, []string{"topic " + ours + " retention.ms"}},
 		{"compaction", func() { p.topicSetting("cleanup.policy", "compact") }, func() { p.topicSetting("cleanup.policy", "delete") }, []string{"topic " + ours + " cleanup.policy"}},
-		{"schema one behind", func() {
-			p.exec("UPDATE cellquota.goose_db_version SET is_applied = false WHERE version_id = $1", latest)
+		{
+			"schema one behind", func() {
+				p.exec("UPDATE cellquota.goose_db_version SET is_applied = false WHERE version_id = $1", latest)
+			},
+			func() { p.exec("UPDATE cellquota.goose_db_version SET is_applied = true") },
+			[]string{"schema"},
 		},
-			func() { p.exec("UPDATE cellquota.goose_db_version SET is_applied = true") }, []string{"schema"}},
 		{"another cell's shard", func() { p.exec("UPDATE cellquota.fence SET cell_id = 'cell-9'") }, func() { p.exec("UPDATE cellquota.fence SET cell_id = 'cell-1'") }, []string{"fence row"}},
 		{"a fence that the record does not know", func() { p.exec("UPDATE cellquota.fence SET fence_version = 5") }, func() { p.exec("UPDATE cellquota.fence SET fence_version = 1") }, []string{"fence row"}},
 		{"a fenced shard of an ACTIVE cell", func() { p.exec("UPDATE cellquota.fence SET state = 'FENCED'") }, func() { p.exec("UPDATE cellquota.fence SET state = 'ACTIVE'") }, []string{"fence row"}},
@@ -177,8 +180,10 @@ func TestEachFaultIsNamed(t *testing.T) {
 			p.s.Spec.Shard.ReaderDSNFile = p.file("x", "postgres://f:hunter2@127.0.0.1:1/d")
 			p.s.Spec.Redis.Addrs, p.s.Spec.Kafka.Brokers = []string{"127.0.0.1:1"}, append([]string{"127.0.0.1:1"}, spec.Kafka.Brokers...)
 		}, nil, []string{"shard as reader", "redis 127.0.0.1:1", "broker 127.0.0.1:1"}},
-		{"clocks", func() { p.clock = clock.Offset(clock.System(), time.Hour) }, func() { p.clock = clock.System() },
-			[]string{"redis " + p.redis.Addr() + " and the control plane", "shard and the control plane"}},
+		{
+			"clocks", func() { p.clock = clock.Offset(clock.System(), time.Hour) }, func() { p.clock = clock.System() },
+			[]string{"redis " + p.redis.Addr() + " and the control plane", "shard and the control plane"},
+		},
 		{"faults of a process", func() { p.s.Processes[0].Faults = []string{"redis"} }, func() { p.s.Processes[0].Faults = nil }, []string{"process p1 faults"}},
 		{"nobody alive", func() { p.s.Processes = p.s.Processes[:0] }, func() { p.s.Processes = p.s.Processes[:1] }, []string{"processes"}},
 		{"a role that nobody runs", func() { p.s.Processes[0].Roles = []string{"admission", "relay", "closer", "outbox"} }, nil, []string{"process roles"}},

@@ -51,7 +51,7 @@ func (c Checker) shard(ctx context.Context, s Subject, p *part) {
 		return
 	}
 	defer closed(ctx, conn)
-	if c.schema(ctx, conn, s, p) {
+	if c.schema(ctx, conn, p) {
 		c.privileges(ctx, conn, p)
 		c.fence(ctx, conn, s, p)
 	}
@@ -114,7 +114,7 @@ func (c Checker) settingsOf(ctx context.Context, conn *pgx.Conn, spec core.Shard
 }
 
 // schema judges the schema's step; false: what is in it cannot be looked at.
-func (c Checker) schema(ctx context.Context, conn *pgx.Conn, s Subject, p *part) bool {
+func (c Checker) schema(ctx context.Context, conn *pgx.Conn, p *part) bool {
 	own, err := migrations.Latest()
 	if err != nil {
 		p.silent("schema of this program", err)
@@ -198,6 +198,7 @@ func expected(s Subject) fenceRow {
 		want.least, want.state, want.group = max(1, s.Cell.FenceVersion-1), "", ""
 	case core.CellFenced, core.CellRetired:
 		want.state, want.group = "FENCED", ""
+	default: // the others hold the right to write: the row is theirs and ACTIVE
 	}
 	return want
 }
