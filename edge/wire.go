@@ -151,7 +151,7 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face http.Handler, shown *tra
 	if err != nil {
 		return nil, fmt.Errorf("http_addr: %w", err)
 	}
-	plain := net.Listener(boundConnections(listener, cfg.HTTP.MaxConnections))
+	plain := boundConnections(listener, cfg.HTTP.MaxConnections)
 	serve := func(s *http.Server) error { return s.Serve(plain) }
 	if shown != nil {
 		serve = func(s *http.Server) error { return s.ServeTLS(plain, "", "") }
@@ -169,7 +169,7 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face http.Handler, shown *tra
 		server.TLSConfig = shown.ServerConfig()
 	}
 	group.Go("http", func(context.Context) error {
-		if err := serve(server); err != nil && err != http.ErrServerClosed {
+		if err := serve(server); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve: %w", err)
 		}
 		return nil

@@ -53,7 +53,7 @@ func (e *Expiry) Run(ctx context.Context) error {
 		for i := range e.held {
 			e.look(i)
 		}
-		if e.clock.Sleep(ctx, expiryEvery) != nil {
+		if _ = e.clock.Sleep(ctx, expiryEvery); ctx.Err() != nil {
 			return nil
 		}
 	}

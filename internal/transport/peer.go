@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc/credentials"
 )
@@ -31,7 +30,7 @@ func (p Peer) check(info credentials.AuthInfo) error {
 	}
 	kind, id, named := Caller{Certificate: shown.State.PeerCertificates[0]}.Workload(p.Domain)
 	name := kind + "/" + id
-	if !named || name != p.Workload && !(strings.HasSuffix(p.Workload, "/") && p.Workload == kind+"/") {
+	if !named || name != p.Workload && kind+"/" != p.Workload {
 		return fmt.Errorf("%w: %v, called was spiffe://%s/%s", ErrWrongPeer, shown.State.PeerCertificates[0].URIs, p.Domain, p.Workload)
 	}
 	return nil
