@@ -94,10 +94,7 @@ func (p *parts) startOrders(group *lifecycle.Group) error {
 }
 
 func (p *parts) startCloser(group *lifecycle.Group) error {
-	channel, err := p.channel()
-	if err != nil {
-		return err
-	}
+	channel := p.channel()
 	cancelled := func() []ids.CampaignID { return p.rules.Current().Cancelled() }
 	loop, err := closer.New(p.shard, channel, closer.Config{
 		Interval: p.cfg.Closer.Interval, Batch: p.cfg.Closer.Batch, Cancelled: cancelled,
@@ -119,16 +116,16 @@ func (p *parts) startCloser(group *lifecycle.Group) error {
 }
 
 // channel is the payment channel that is asked about attempts and for refunds.
-func (p *parts) channel() (provider.Provider, error) {
+func (p *parts) channel() provider.Provider {
 	if p.cfg.Provider.Kind != "http" {
-		return &provider.Sandbox{RefundAfter: p.cfg.Provider.RefundAfter}, nil
+		return &provider.Sandbox{RefundAfter: p.cfg.Provider.RefundAfter}
 	}
 	channel := &provider.HTTP{URL: p.cfg.Provider.URL, Timeout: p.cfg.Provider.Timeout}
 	if p.cfg.Provider.KeyID == "" {
-		return channel, nil
+		return channel
 	}
 	channel.Keys, channel.Key, channel.Clock = p.payKeys.Keys, p.cfg.Provider.KeyID, p.clock
-	return channel, nil
+	return channel
 }
 
 func (p *parts) startOutbox(group *lifecycle.Group) error {

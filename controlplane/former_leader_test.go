@@ -152,7 +152,7 @@ func stoppable(t *testing.T, etcd *testkit.EtcdCluster, h *halt, change func(*Co
 	p := parts{cfg: cfg, log: log, clock: h.clock, registry: telemetry.NewRegistry(), tune: func(d *store.Deps) {
 		d.KV = func(kv clientv3.KV) clientv3.KV { h.KV = kv; return h }
 	}}
-	r, err := p.assemble(group, nil) //nolint:contextcheck // calls bring their own context
+	r, err := p.assemble(group, nil)
 	if err != nil {
 		cancel()
 		t.Fatal(err)

@@ -53,8 +53,8 @@ func (e *Expiry) Run(ctx context.Context) error {
 		for i := range e.held {
 			e.look(i)
 		}
-		if _ = e.clock.Sleep(ctx, expiryEvery); ctx.Err() != nil {
-			return nil
+		if err := e.clock.Sleep(ctx, expiryEvery); err != nil {
+			return nil //nolint:nilerr // asked to stop
 		}
 	}
 }

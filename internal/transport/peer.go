@@ -30,7 +30,8 @@ func (p Peer) check(info credentials.AuthInfo) error {
 	}
 	kind, id, named := Caller{Certificate: shown.State.PeerCertificates[0]}.Workload(p.Domain)
 	name := kind + "/" + id
-	if !named || name != p.Workload && kind+"/" != p.Workload {
+	wanted := name == p.Workload || kind+"/" == p.Workload
+	if !named || !wanted {
 		return fmt.Errorf("%w: %v, called was spiffe://%s/%s", ErrWrongPeer, shown.State.PeerCertificates[0].URIs, p.Domain, p.Workload)
 	}
 	return nil
