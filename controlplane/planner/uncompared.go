@@ -20,7 +20,7 @@ import (
 // could hold units of it was compared with the books under its term. An etcd that
 // was restored from a backup forgot grants that only a silent cell's shard
 // remembers; its units are in the reserve again, and granting them would sell
-// them twice (ADR 0010).
+// them twice (ADR 0007).
 //
 // A cell is compared by its hello, or by a reading under the fencer's role when it
 // is silent but its shard answers. All of it is skipped by a leader whose own
