@@ -100,7 +100,7 @@ func TestARebalanceHoldsItsOwnSKUAlone(t *testing.T) {
 	r.draftAs("c", 1, autoTopUp, "s", "z")
 	r.publish("c", "op")
 	r.until("op", core.OperationDone)
-	_, err := r.store.Update(testkit.Deadline(t), "rebalance", func(tx *store.Tx) error {
+	revision, err := r.store.Update(testkit.Deadline(t), "rebalance", func(tx *store.Tx) error {
 		if _, _, err := tx.Operation("r1"); err != nil {
 			return err
 		}
@@ -110,6 +110,9 @@ func TestARebalanceHoldsItsOwnSKUAlone(t *testing.T) {
 		})
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.view.WaitFor(testkit.Deadline(t), revision); err != nil { // a tick decides on what it sees
 		t.Fatal(err)
 	}
 	before := r.book()

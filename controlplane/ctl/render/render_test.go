@@ -39,7 +39,8 @@ const booksJSON = `{
           "fence_version": 1,
           "state": "ACTIVE",
           "last_number": 1,
-          "written_off": 0
+          "written_off": 0,
+          "first_grant": 0
         },
         {
           "cell_id": "cell-2",
@@ -47,9 +48,12 @@ const booksJSON = `{
           "fence_version": 0,
           "state": "FENCED",
           "last_number": 0,
-          "written_off": 0
+          "written_off": 0,
+          "first_grant": 0
         }
-      ]
+      ],
+      "limit_target": 0,
+      "final": false
     }
   ],
   "revision": 9007199254740993,
@@ -68,7 +72,7 @@ func TestAbsentEmptyAndStrange(t *testing.T) {
 		OperationId: `a "quoted" <id>`, State: pb.OperationState(77), Detail: "é\n",
 		StartedAt: timestamppb.New(eleventh),
 	}
-	want := `{"operation_id":"a \"quoted\" <id>","kind":"","subject":"","state":"77","step":"","detail":"é\n","started_at":"2026-11-11T00:00:00.000Z","steps":[],"actor":"","reason":""}`
+	want := `{"operation_id":"a \"quoted\" <id>","kind":"","subject":"","state":"77","step":"","detail":"é\n","started_at":"2026-11-11T00:00:00.000Z","steps":[],"actor":"","reason":"","approval":"UNSPECIFIED"}`
 	var got bytes.Buffer
 	if err := json.Compact(&got, JSON(op)); err != nil || got.String() != want {
 		t.Errorf("got %s (%v)\nwant %s", got.String(), err, want)
@@ -80,7 +84,7 @@ func TestAbsentEmptyAndStrange(t *testing.T) {
 	}
 	arm := &pb.LinkRequest{Kind: &pb.LinkRequest_KeepAlive{KeepAlive: &pb.KeepAlive{Sequence: -1, Reporter: true}}}
 	got.Reset()
-	if err := json.Compact(&got, JSON(arm)); err != nil || got.String() != `{"keep_alive":{"sequence":-1,"reporter":true,"faults":[]}}` {
+	if err := json.Compact(&got, JSON(arm)); err != nil || got.String() != `{"keep_alive":{"sequence":-1,"reporter":true,"faults":[],"keys":[]}}` {
 		t.Errorf("got %s (%v)", got.String(), err)
 	}
 }
