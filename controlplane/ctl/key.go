@@ -28,7 +28,7 @@ func (c *cli) keyList() *cobra.Command {
 	var use string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List keys, their states and who lacks their bytes", Args: takes(),
-		Long:    "A key is a file keys_dir/USE/KID on edges and cells. UNMANAGED: no key of the use was rotated yet;\nall of them verify and the greatest id signs.",
+		Long:    "A key is a file keys_dir/USE/KID on edges and cells. UNMANAGED: no key of the use was rotated yet;\nall of them verify and the id signs that was the greatest when the process started.",
 		Example: "  cellctl key list\n  cellctl key list --use permit -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := keyUse(use, true); err != nil {

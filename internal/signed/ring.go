@@ -32,8 +32,11 @@ type Status struct {
 //
 //   - A file verifies from when it is here until its key is REVOKED: the rotation's
 //     first signer must be believed by those who have not heard of it yet.
-//   - The newest ACTIVE key that is held and has begun signs. Without one, because
-//     nothing was heard or its file is not here, it is the greatest key id held.
+//   - The newest ACTIVE key that is held and has begun signs. Without one, because its
+//     file is not here, it is the greatest key id held.
+//   - While the use was never rotated, the key that was the greatest when the ring was
+//     made signs on as long as it is held: a new file is copied from process to process,
+//     and what the first one signed with it the last one would refuse.
 //   - REVOKED is remembered in keys_dir/USE/.revoked, so that a restart without a
 //     control plane does not bring the key back.
 type Ring struct {
@@ -42,6 +45,7 @@ type Ring struct {
 	mu     sync.Mutex // of what follows; readers go by current
 	states []Status
 	fault  string
+	kept   string // signs while nothing was rotated; "": to be chosen
 
 	current atomic.Pointer[allowed]
 }
@@ -50,7 +54,7 @@ type Ring struct {
 type allowed struct {
 	keys   *KeySet  // to verify with
 	active []Status // held, ACTIVE, newest first
-	kids   []string // all of keys, sorted
+	other  string   // signs where none of active has begun; "": none is left
 }
 
 // LoadRing reads the keys of one use from keysDir/USE. Errors wrap ErrKeys.
@@ -135,8 +139,24 @@ func (r *Ring) settle() {
 	slices.SortFunc(next.active, func(a, b Status) int {
 		return cmp.Or(b.NotBefore.Compare(a.NotBefore), cmp.Compare(b.KID, a.KID))
 	})
-	next.keys, next.kids = r.files.Only(kids...), kids
+	next.keys, next.other = r.files.Only(kids...), r.other(kids)
 	r.current.Store(next)
+}
+
+// other is the key that signs where no ACTIVE one does, of those that may, sorted.
+func (r *Ring) other(kids []string) string {
+	if len(kids) == 0 {
+		return ""
+	}
+	greatest := kids[len(kids)-1]
+	if slices.ContainsFunc(r.states, func(s Status) bool { return s.State == Active || s.State == Retiring }) {
+		r.kept = ""
+		return greatest
+	}
+	if !slices.Contains(kids, r.kept) {
+		r.kept = greatest
+	}
+	return r.kept
 }
 
 // Use is what the keys are for.
@@ -153,10 +173,7 @@ func (r *Ring) Signer(now time.Time) (*KeySet, string) {
 			return a.keys, s.KID
 		}
 	}
-	if len(a.kids) == 0 {
-		return a.keys, ""
-	}
-	return a.keys, a.kids[len(a.kids)-1]
+	return a.keys, a.other
 }
 
 // Names are the keys whose bytes are held, "USE/KID", sorted.

@@ -47,6 +47,42 @@ func TestRingSignsWithTheNewestThatHasBegun(t *testing.T) {
 	}
 }
 
+// TestANewFileDoesNotSignBeforeItIsSpread: before the first rotation of a use a new file is
+// at one process first; what that one signs must verify at the one that lacks it.
+func TestANewFileDoesNotSignBeforeItIsSpread(t *testing.T) {
+	t.Parallel()
+	dirs := []string{t.TempDir(), t.TempDir()}
+	for _, dir := range dirs {
+		writeFile(t, dir, "permit", "k1", keyOne)
+	}
+	first, last := ringOf(t, dirs[0]), ringOf(t, dirs[1])
+	writeFile(t, dirs[0], "permit", "k2", keyTwo)
+	for name, hear := range map[string]func() error{
+		"read again":    first.Reload,
+		"told nothing":  func() error { return first.Follow(nil) },
+		"told of K0":    func() error { return first.Follow([]Status{{KID: "k0", State: Revoked}}) },
+		"first pending": func() error { return first.Follow([]Status{{KID: "k2", State: Pending}}) },
+	} {
+		if err := hear(); err != nil {
+			t.Fatal(err)
+		}
+		keys, by := first.Signer(at)
+		token, err := somePermit.Sign(keys, by)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := VerifyPermit(token, last.Keys()); err != nil {
+			t.Errorf("%s: what %s signed is refused: %v", name, by, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dirs[0], "permit", "k1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Reload(); err != nil || signer(first, at) != "k2" {
+		t.Errorf("its file is gone: %v, %q signs", err, signer(first, at))
+	}
+}
+
 // TestRevokedStaysRevoked: over a restart that hears nothing, over states that have
 // forgotten it, and for another process of the same directory.
 func TestRevokedStaysRevoked(t *testing.T) {

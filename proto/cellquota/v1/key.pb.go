@@ -29,7 +29,8 @@ type KeyInfo struct {
 	// Key id.
 	Kid string `protobuf:"bytes,2,opt,name=kid,proto3" json:"kid,omitempty"`
 	// PENDING, ACTIVE, RETIRING or REVOKED; UNMANAGED in lists while no key of its use was ever
-	// rotated or revoked: then every key of the directory verifies and the greatest id signs.
+	// rotated or revoked: then every key of the directory verifies and the id signs that was the
+	// greatest when the process started.
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	// Unix milliseconds; nothing is signed with it before.
 	NotBeforeMs   int64 `protobuf:"varint,4,opt,name=not_before_ms,json=notBeforeMs,proto3" json:"not_before_ms,omitempty"`
