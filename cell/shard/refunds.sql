@@ -23,6 +23,11 @@ WHERE f.order_id = excluded.order_id AND f.payment_id = excluded.payment_id AND 
 -- name: refunds_kick
 UPDATE cellquota.refunds SET next_ask_at = cellquota.now() WHERE refund_id = ANY($1::text[]) AND state = 'PENDING';
 
+-- Did one of these refunds return its units already?
+-- name: restocked_before
+SELECT EXISTS (SELECT FROM cellquota.ledger l JOIN unnest($3::text[]) AS e(refund_id) ON l.idempotency_key = 'RESTOCK:' || e.refund_id || ':1'
+  WHERE l.campaign_id = $1 AND l.sku_id = $2);
+
 -- What an older program left: the payment says that its money goes back, and no row asks for it.
 -- name: refunds_adopt
 INSERT INTO cellquota.refunds (refund_id, order_id, payment_id, amount, currency, cause, reason, state, next_ask_at, requested_at)

@@ -157,10 +157,13 @@ func (r *stepRun) refunded(s *Step, o *held) StepResult {
 		return r.refuseRefunded(s, o)
 	}
 	known := o.refundByID(s.RefundID)
-	if a.state == PaymentRefunded || known != nil && (known.state == refundRefunded || known.payment != s.Payment) {
-		return StepResult{Order: o.Order, Payment: a.state}
-	}
 	open := o.openRefund(a.id)
+	switch {
+	case known != nil && (known.state == refundRefunded || known.payment != s.Payment), a.state == PaymentRefunded && open == nil:
+		return StepResult{Order: o.Order, Payment: a.state}
+	case a.state == PaymentRefunded:
+		return r.endLeft(o, a, open)
+	}
 	due := o.left(a.id)
 	if open != nil {
 		due = open.amount
@@ -199,11 +202,23 @@ func (r *stepRun) endRefund(s *Step, o *held, a *attempt, open *refundRow, due r
 	}
 	row.state, row.of = refundRefunded, o
 	if !row.part && (a.state == PaymentSucceeded || a.state == PaymentRefundPending) {
-		r.out.restocks = append(r.out.restocks, restock{o, row.id})
+		r.out.restocks = append(r.out.restocks, restock{held: o, refund: row.id})
 	}
 	r.out.refunds = append(r.out.refunds, row)
 	r.out.pay(o, a.id, o.total, PaymentRefunded, row.id)
 	return StepResult{Order: o.Order, Payment: PaymentRefunded, RefundID: row.id, RefundOf: a.id}
+}
+
+// endLeft ends a refund whose payment is REFUNDED already: a program that knows no rows took the
+// channel's word, and returned no unit of a payment that was REFUND_PENDING.
+func (r *stepRun) endLeft(o *held, a *attempt, open *refundRow) StepResult {
+	row := *open
+	row.state, row.of = refundRefunded, o
+	if !row.part && !row.late() {
+		r.out.restocks = append(r.out.restocks, restock{held: o, refund: row.id, unless: []string{row.id, a.refund}})
+	}
+	r.out.refunds = append(r.out.refunds, row)
+	return StepResult{Order: o.Order, Payment: a.state, RefundID: row.id, RefundOf: a.id}
 }
 
 func (o *held) inState(state PaymentState) *attempt {

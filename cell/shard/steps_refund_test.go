@@ -195,6 +195,53 @@ func TestLateMoneyGoesBackOnItsOwn(t *testing.T) {
 	b.invariants()
 }
 
+// TestARefundLeftOpenByAnOlderProgramEnds: such a program takes the channel's word, makes the payment
+// REFUNDED and knows no row. The loop's next answer, or the channel's next word, ends the row, and the
+// unit returns once, unless it has returned or the money was late.
+func TestARefundLeftOpenByAnOlderProgramEnds(t *testing.T) {
+	b := newBench(t)
+	b.sell(4, restocks)
+	older := func(refund string) {
+		b.exec(b.admin, "UPDATE cellquota.payments SET state = 'REFUNDED' WHERE refund_id = $1", refund)
+	}
+	asked := b.paid("asked")
+	b.step(wantRefund(asked, "rf-1"))
+	older("rf-1")
+	for range 2 {
+		if r := b.step(shard.Step{Kind: shard.StepRefunded, Order: asked, Payment: "p", RefundID: "rf-1"}); r.Err != nil || r.Payment != shard.PaymentRefunded {
+			t.Fatalf("ended: %+v", r)
+		}
+		if state, did, _ := b.refundRow("rf-1"); state != "REFUNDED" || !did {
+			t.Fatalf("row %s, restocked %v", state, did)
+		}
+		if s := b.stock(phone); s.Available != 4 || s.Confirmed != 0 {
+			t.Fatalf("stock %+v", s)
+		}
+	}
+	// Its unit has returned already: the row ends, the stock stays.
+	done := b.paid("done")
+	b.step(shard.Step{Kind: shard.StepRefunded, Order: done, Payment: "p", Amount: price, FromChannel: true, RefundID: "rf-2"})
+	b.exec(b.admin, "UPDATE cellquota.refunds SET state = 'PENDING', restocked = false, refunded_at = NULL, next_ask_at = cellquota.now(), cause = 'REQUESTED' WHERE refund_id = 'rf-2'")
+	if r := b.step(shard.Step{Kind: shard.StepRefunded, Order: done, Payment: "p", Amount: price, FromChannel: true, RefundID: "rf-2"}); r.Err != nil {
+		t.Fatalf("ended: %+v", r)
+	}
+	// Money that came late never returns a unit.
+	late := b.paid("late")
+	b.step(shard.Step{Kind: shard.StepSucceeded, Order: late, Payment: "second", Amount: price, FromChannel: true})
+	second := one[string](b, "SELECT refund_id FROM cellquota.refunds WHERE payment_id = 'second'")
+	older(second)
+	if r := b.step(shard.Step{Kind: shard.StepRefunded, Order: late, Payment: "second", RefundID: second}); r.Err != nil {
+		t.Fatalf("ended: %+v", r)
+	}
+	if s := b.stock(phone); s.Available != 3 || s.Confirmed != 1 {
+		t.Errorf("stock %+v", s)
+	}
+	if n := one[int](b, "SELECT count(*) FROM cellquota.refunds WHERE state = 'PENDING'"); n != 0 {
+		t.Errorf("%d refunds are open for ever", n)
+	}
+	b.invariants()
+}
+
 // TestPartsNeverRestock: parts are recorded under the channel's ids, once; the rest is what a refund
 // gives back, and neither returns a unit. More than there is, is a mismatch.
 func TestPartsNeverRestock(t *testing.T) {

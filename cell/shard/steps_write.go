@@ -26,6 +26,7 @@ type orderChange struct {
 type restock struct {
 	*held
 	refund string
+	unless []string // refunds; where one of them returned the units before, nothing is returned
 }
 
 // stepWrites collects what a transaction of steps will write.
@@ -55,7 +56,9 @@ func (w *stepWrites) refuse(s *Step, cause string) {
 
 // write carries the steps out: stock rows locked in order, then everything in one round trip.
 func (r *stepRun) write(ctx context.Context) error {
-	r.keepRestocks()
+	if err := r.keepRestocks(ctx); err != nil {
+		return err
+	}
 	m := r.moves()
 	versions, err := r.tx.lockStocks(ctx, m)
 	if err != nil {
@@ -107,10 +110,21 @@ func anys(columns [][]string) []any {
 	return out
 }
 
-// keepRestocks drops those whose campaign says that a refunded unit stays sold, or was cancelled:
-// nothing is sold there any more.
-func (r *stepRun) keepRestocks() {
-	r.out.restocks = slices.DeleteFunc(r.out.restocks, func(x restock) bool { return !x.rules.restock || x.rules.cancelled })
+// keepRestocks drops those whose campaign says that a refunded unit stays sold, or was cancelled
+// (nothing is sold there any more), and those that were done before: the order's lock is held.
+func (r *stepRun) keepRestocks(ctx context.Context) error {
+	var err error
+	r.out.restocks = slices.DeleteFunc(r.out.restocks, func(x restock) bool {
+		if !x.rules.restock || x.rules.cancelled {
+			return true
+		}
+		var done bool
+		if len(x.unless) > 0 && err == nil {
+			err = r.tx.QueryRow(ctx, sql("restocked_before"), x.Campaign, x.SKU, x.unless).Scan(&done)
+		}
+		return done
+	})
+	return err
 }
 
 // moves are the ledger entries of the changes, in the order of the changes.
