@@ -104,24 +104,23 @@ func level(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// Round does one round.
+// Round does one round. What fails of taking up and wanting is in its error and does not keep what is
+// due from being asked.
 func (l *Loop) Round(ctx context.Context) error {
 	// 1. Take up what a program without this loop left.
+	var failed error
 	if l.rounds%adoptEvery == 0 {
-		if _, err := l.store.AdoptRefunds(ctx, l.cfg.Batch); err != nil {
-			return err
-		}
+		_, failed = l.store.AdoptRefunds(ctx, l.cfg.Batch)
+	}
+	if failed == nil {
+		l.rounds++
 	}
 	// 2. Want the refunds of cancelled campaigns.
-	for _, campaign := range l.cfg.Cancelled() {
-		if err := l.sweep(ctx, campaign); err != nil {
-			return err
-		}
-	}
+	failed = errors.Join(failed, l.sweepAll(ctx))
 	// 3. Claim what is due.
 	due, err := l.store.ClaimRefunds(ctx, l.cfg.Batch, l.cfg.Pace)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
 	// 4. Ask the channel.
 	answers := l.ask(ctx, due)
@@ -130,10 +129,9 @@ func (l *Loop) Round(ctx context.Context) error {
 	}
 	// 5. End those that it carried out, and keep its word about the others.
 	if err := l.end(ctx, due, answers); err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
-	l.rounds++
-	return l.measure(ctx)
+	return errors.Join(failed, l.measure(ctx))
 }
 
 func (l *Loop) measure(ctx context.Context) error {

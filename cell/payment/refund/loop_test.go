@@ -233,6 +233,47 @@ func TestACrashBetweenAnyTwoSteps(t *testing.T) {
 	}
 }
 
+// damaged is a store where the paid orders of some campaigns cannot be read.
+type damaged struct {
+	refund.Store
+	err  error
+	read map[ids.CampaignID]int
+}
+
+func (d *damaged) PaidOrders(ctx context.Context, campaign ids.CampaignID, after shard.PaidOrder, limit int) ([]shard.PaidOrder, error) {
+	d.read[campaign]++
+	if campaign != shardtest.Campaign {
+		return nil, d.err
+	}
+	return d.Store.PaidOrders(ctx, campaign, after, limit)
+}
+
+// TestASweepThatFailsHoldsNothingUp: a cancelled campaign that cannot be swept is in the round's error;
+// the campaigns behind it are swept, and what is due is asked and ended, round after round.
+func TestASweepThatFailsHoldsNothingUp(t *testing.T) {
+	b := &bench{Shard: shardtest.New(t, 2, restock)}
+	b.Pay(b.Orders[0])
+	b.Pay(b.Orders[1])
+	b.want(b.Orders[0], "rf")
+	store, c := &damaged{Store: b.Store, err: errors.New("damaged"), read: map[ids.CampaignID]int{}}, &channel{}
+	l := b.loop(store, c, "other", shardtest.Campaign)
+	for range 2 {
+		if err := l.Round(b.Ctx); !errors.Is(err, store.err) {
+			t.Fatalf("the round's error: %v", err)
+		}
+	}
+	if c.done["rf"] != 1 || b.Count("refunds WHERE state = 'REFUNDED'") != 2 || store.read["other"] != 2 {
+		t.Errorf("the channel did %v, %d ended, read %v", c.done, b.Count("refunds WHERE state = 'REFUNDED'"), store.read)
+	}
+	store.err = shard.ErrBusy // passes, and is everybody's: the others are not read either
+	c.say = func(provider.RefundOrder) (provider.Status, error) { return provider.Unknown, nil }
+	clear(store.read)
+	if err := l.Round(b.Ctx); !errors.Is(err, shard.ErrBusy) || store.read[shardtest.Campaign] != 0 {
+		t.Errorf("%v, read %v", err, store.read)
+	}
+	b.books(0)
+}
+
 // TestSweepsMeet: three processes sweep a cancelled campaign at once, one order is refunded by hand,
 // one is paid after the sweep: each is refunded exactly once, and no unit returns.
 func TestSweepsMeet(t *testing.T) {

@@ -2,6 +2,8 @@ package refund
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/cellquota/cellquota/cell/shard"
@@ -26,6 +28,23 @@ const lookBack = time.Minute
 
 // sweepRest is the pause after a sweep came to the end of the list.
 const sweepRest = 5 * time.Second
+
+// sweepAll sweeps every cancelled campaign. One that fails does not keep the others from it, unless
+// its fault is one that passes: that is the shard's, and would be theirs too.
+func (l *Loop) sweepAll(ctx context.Context) error {
+	var failed error
+	for _, campaign := range l.cfg.Cancelled() {
+		err := l.sweep(ctx, campaign)
+		if err == nil {
+			continue
+		}
+		failed = errors.Join(failed, fmt.Errorf("sweep %s: %w", campaign, err))
+		if ctx.Err() != nil || shard.SafeToRetry(err) {
+			break
+		}
+	}
+	return failed
+}
 
 // sweep wants the refunds of one page. At the end of the list it goes back a little, so that orders
 // paid since are met, and money of an attempt that was open when the campaign was cancelled.
