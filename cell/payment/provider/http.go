@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/cellquota/cellquota/cell/reservation"
@@ -38,7 +39,11 @@ const (
 	signatureWindow = 5 * time.Minute
 )
 
-var errUnsigned = errors.New("the payment channel's answer is not signed by a key we hold")
+var (
+	errUnsigned = errors.New("the payment channel's answer is not signed by a key we hold")
+	// errBadName: joining such a name would ask about something else, under a signature of ours.
+	errBadName = errors.New("bad data: an order_id, payment_id or refund_id that no address can hold")
+)
 
 // Inquire asks the channel; anything but a clear answer is Unknown.
 func (h *HTTP) Inquire(ctx context.Context, order ids.OrderID, payment ids.PaymentID) (Answer, error) {
@@ -78,6 +83,9 @@ func (h *HTTP) ask(ctx context.Context, method string, question []byte, path ...
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if i := slices.IndexFunc(path, func(name string) bool { return name == "." || name == ".." }); i >= 0 {
+		return 0, nil, fmt.Errorf("%w: %q", errBadName, path[i])
+	}
 	address, err := url.JoinPath(h.URL, path...)
 	if err != nil {
 		return 0, nil, fmt.Errorf("provider.url: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/signed"
 )
 
@@ -47,6 +48,27 @@ func TestHTTPAnswers(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		server.Close()
+	}
+}
+
+// TestHTTPAsksForNothingElse: a payment_id or refund_id of dots would be joined to the address of
+// another question; the channel is not asked at all.
+func TestHTTPAsksForNothingElse(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked %s", r.URL.Path)
+		_, _ = io.WriteString(w, `{"status":"REFUNDED"}`)
+	}))
+	defer server.Close()
+	h := &HTTP{URL: server.URL}
+	for _, dots := range []string{".", ".."} {
+		if got, err := h.Inquire(t.Context(), "o", ids.PaymentID(dots)); got.Status != Unknown || !errors.Is(err, errBadName) {
+			t.Errorf("payment %q: %+v, %v", dots, got, err)
+		}
+		for _, want := range []RefundOrder{{ID: dots, Order: "o", Payment: "p"}, {ID: "rf", Order: "o", Payment: ids.PaymentID(dots)}} {
+			if got, err := h.Refund(t.Context(), want); got != Unknown || !errors.Is(err, errBadName) {
+				t.Errorf("%+v: %s, %v", want, got, err)
+			}
+		}
 	}
 }
 
