@@ -2,11 +2,14 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/check"
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
+	"github.com/cellquota/cellquota/internal/transport"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -16,11 +19,17 @@ type Checker interface {
 }
 
 // CheckCell looks at a stored cell, or at a spec before it is provisioned, and changes
-// nothing. A region-operator may look at what lies in its regions.
+// nothing. A region-operator may look at what lies in its regions, with the files that
+// the stored cell names. A look at a given spec has files read and is audited.
 func (h *Cells) CheckCell(ctx context.Context, req *pb.CheckCellRequest) (*pb.CheckCellResponse, error) {
 	subject, err := h.subject(ctx, req)
 	if err != nil {
 		return nil, err
+	}
+	if req.GetSpec() != nil {
+		if err := h.Intent.Looked(ctx, caller(ctx), subject.Spec); err != nil {
+			return nil, err
+		}
 	}
 	found := h.Checker.Look(ctx, subject)
 	out := &pb.CheckCellResponse{Ok: check.OK(found)}
@@ -65,10 +74,43 @@ func (h *Cells) subject(ctx context.Context, req *pb.CheckCellRequest) (check.Su
 			return check.Subject{}, err
 		}
 	}
+	if given {
+		if err := filesOf(ctx, spec, cell.Spec); err != nil {
+			return check.Subject{}, err
+		}
+	}
 	if !known {
 		return check.Subject{Spec: spec}, nil
 	}
 	return h.living(ctx, check.Subject{Spec: spec, Cell: &cell})
+}
+
+// filesOf refuses all but an sre a spec that would have other files read than the stored
+// cell's (stored; zero: there is none), or its password sent elsewhere: whoever chooses
+// file and address has the file's content.
+func filesOf(ctx context.Context, spec, stored core.CellSpec) error {
+	if p, _ := transport.PrincipalFrom(ctx); p.Role == access.SRE {
+		return nil
+	}
+	var broken []rpcstatus.Violation
+	refuse := func(field, rule string) {
+		broken = append(broken, rpcstatus.Violation{Field: "spec." + field, Rule: rule})
+	}
+	r, same := spec.Redis, stored.Redis
+	if r.PasswordFile != "" && (r.PasswordFile != same.PasswordFile || !slices.Equal(r.Addrs, same.Addrs)) {
+		refuse("redis.password_file", "must be the stored cell's, with the stored cell's redis.addrs: only an sre has other files read, or this one sent elsewhere")
+	}
+	const own = "must be the stored cell's: only an sre has other files read"
+	if spec.Shard.ReaderDSNFile != stored.Shard.ReaderDSNFile {
+		refuse("shard.reader_dsn_file", own)
+	}
+	if spec.Shard.FencerDSNFile != stored.Shard.FencerDSNFile {
+		refuse("shard.fencer_dsn_file", own)
+	}
+	if len(broken) == 0 {
+		return nil
+	}
+	return rpcstatus.With(rpcstatus.ErrPermissionDenied, map[string]string{"field": broken[0].Field}, broken, 0)
 }
 
 // living adds the cell's processes, as the leader knows them.

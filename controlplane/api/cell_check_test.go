@@ -6,8 +6,10 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/cellquota/cellquota/controlplane/access"
+	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/testkit"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -40,7 +42,14 @@ func TestCheckCell(t *testing.T) {
 	if _, missing := stored["topic cellquota.admissions.cell-1"]; missing {
 		t.Errorf("provisioning made the topic: %v", stored)
 	}
+	own := r.cell(1)
+	own.Weight = 7
+	if same := faults(&pb.CheckCellRequest{Spec: own}); same["shard.reader_dsn_file"] != "no such file" {
+		t.Errorf("a spec with the stored cell's files: %v", same)
+	}
+	region = r.as(access.SRE)
 	fresh := faults(&pb.CheckCellRequest{Spec: r.cell(2)})
+	region = r.as(access.RegionOperator)
 	if _, expected := fresh["processes"]; expected || fresh["redis 127.0.0.1:1"] == "" {
 		t.Errorf("a spec that is not provisioned: %v", fresh)
 	}
@@ -65,5 +74,51 @@ func TestCheckCell(t *testing.T) {
 	}
 	if _, err := r.as(access.Viewer).Cells.CheckCell(ctx, &pb.CheckCellRequest{CellId: "cell-1"}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a viewer: %v", err)
+	}
+}
+
+// A region-operator has no file read that the stored cell does not name, and no password sent
+// elsewhere: the content of any file of the control plane would go to an address of its choice.
+func TestCheckCellReadsNoOtherFiles(t *testing.T) {
+	r := newRig(t)
+	ctx := testkit.Deadline(t)
+	stored := r.cell(1)
+	stored.Redis.PasswordFile = "password"
+	if _, err := r.as(access.SRE).Cells.CreateCell(ctx, &pb.CreateCellRequest{Spec: stored, OperationId: "p"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name   string
+		change func(*pb.CellSpec)
+		fields string
+	}{
+		{"as stored", func(*pb.CellSpec) {}, ""},
+		{"without a password", func(s *pb.CellSpec) { s.Redis.PasswordFile, s.Redis.Addrs = "", []string{"127.0.0.1:2"} }, ""},
+		{"another password", func(s *pb.CellSpec) { s.Redis.PasswordFile = "/etc/keys/k1" }, "spec.redis.password_file"},
+		{"the password elsewhere", func(s *pb.CellSpec) { s.Redis.Addrs = []string{"127.0.0.1:2"} }, "spec.redis.password_file"},
+		{"the password elsewhere too", func(s *pb.CellSpec) { s.Redis.Addrs = append(s.Redis.Addrs, "127.0.0.1:2") }, "spec.redis.password_file"},
+		{"other addresses", func(s *pb.CellSpec) { s.Shard.ReaderDsnFile, s.Shard.FencerDsnFile = "x", "y" }, "spec.shard.reader_dsn_file spec.shard.fencer_dsn_file"},
+		{"a cell that is not stored", func(s *pb.CellSpec) { s.CellId = "cell-2"; s.Kafka.Topic = "cellquota.admissions.cell-2" }, "spec.redis.password_file spec.shard.reader_dsn_file spec.shard.fencer_dsn_file"},
+	} {
+		spec := proto.Clone(stored).(*pb.CellSpec)
+		row.change(spec)
+		_, err := r.as(access.RegionOperator).Cells.CheckCell(ctx, &pb.CheckCellRequest{Spec: spec})
+		if got := strings.Join(violated(err), " "); got != row.fields || (err != nil) != (row.fields != "") || err != nil && status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: %v (%s)", row.name, err, got)
+		}
+		if _, err := r.as(access.SRE).Cells.CheckCell(ctx, &pb.CheckCellRequest{Spec: spec}); err != nil {
+			t.Errorf("%s, as an sre: %v", row.name, err)
+		}
+	}
+	looks := 0
+	trail, err := r.store.TrailBefore(ctx, store.KindAudit, "", 100)
+	for _, one := range trail {
+		a := one.Audit
+		if a.Actor == "region-operator-ann" && a.Subject == "cell cell-1" && strings.Contains(a.Reason, `redis.password_file "password"`) {
+			looks++
+		}
+	}
+	if err != nil || looks != 1 {
+		t.Errorf("%d looks with the password by the region-operator in the audit, want 1: %v", looks, err)
 	}
 }

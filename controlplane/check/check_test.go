@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,6 +70,15 @@ func (p *plant) file(name, text string) string {
 	p.t.Helper()
 	path := filepath.Join(p.t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+func (p *plant) fifo() string {
+	p.t.Helper()
+	path := filepath.Join(p.t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		p.t.Fatal(err)
 	}
 	return path
@@ -174,6 +184,9 @@ func TestEachFaultIsNamed(t *testing.T) {
 		{"no standby where one is demanded", func() { p.s.Spec.Shard.Replicated = true }, nil, []string{"shard synchronous commit", "shard standbys"}},
 		{"a cell that may write the fence", func() { p.exec("GRANT UPDATE ON cellquota.fence TO cellquota_app") }, func() { p.exec("REVOKE UPDATE ON cellquota.fence FROM cellquota_app") }, []string{"privileges"}},
 		{"a superuser as the reader", func() { p.s.Spec.Shard.ReaderDSNFile = p.file("su", p.db.DSN()) }, nil, []string{"shard as reader"}},
+		{"a FIFO", func() { p.s.Spec.Shard.ReaderDSNFile = p.fifo() }, nil, []string{"shard.reader_dsn_file"}},
+		{"a device as the password", func() { p.s.Spec.Redis.PasswordFile = "/dev/zero" }, nil, []string{"redis.password_file"}},
+		{"a large file", func() { p.s.Spec.Redis.PasswordFile = p.file("large", strings.Repeat("x", 64<<10)) }, nil, []string{"redis.password_file"}},
 		{"no such file", func() { p.s.Spec.Shard.ReaderDSNFile = "/none" }, nil, []string{"shard.reader_dsn_file"}},
 		{"no address", func() { p.s.Spec.Shard.FencerDSNFile = p.file("x", "postgres://f:hunter2@[::1:x/d") }, nil, []string{"shard.fencer_dsn_file"}},
 		{"nobody listens", func() {
@@ -258,5 +271,24 @@ func TestLookingChangesNothing(t *testing.T) {
 	p.one("topic " + ours)
 	if after := state(); after != before {
 		t.Errorf("%s became %s", before, after)
+	}
+}
+
+// What did not connect is told by its class: the driver's text has user, database and address.
+func TestAConnectionsErrorIsAClass(t *testing.T) {
+	p := newPlant(t)
+	const secret = "hunter2"
+	refused := strings.Replace(p.db.DSN(), "postgres://", "postgres://"+secret+":"+secret+"@", 1)
+	if at := strings.LastIndex(p.db.DSN(), "@"); at >= 0 {
+		refused = "postgres://" + secret + ":" + secret + p.db.DSN()[at:]
+	}
+	for dsn, want := range map[string]string{
+		refused: "refused with SQLSTATE 28",
+		"postgres://" + secret + ":" + secret + "@127.0.0.1:1/" + secret: "connection refused",
+	} {
+		p.s.Spec.Shard.ReaderDSNFile = p.file("x", dsn)
+		if seen := p.faults()["shard as reader"]; !strings.HasPrefix(seen, want) {
+			t.Errorf("seen is %q, want %q", seen, want)
+		}
 	}
 }

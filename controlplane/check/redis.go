@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,9 +24,9 @@ func (c Checker) redis(ctx context.Context, s Subject, p *part) {
 	spec := s.Spec.Redis
 	password := ""
 	if spec.PasswordFile != "" {
-		text, err := os.ReadFile(spec.PasswordFile)
+		text, err := readFile(ctx, spec.PasswordFile)
 		if err != nil {
-			p.saw("redis.password_file", readable(err), false, "must be a file that the control plane can read")
+			p.saw("redis.password_file", readable(err), false, fileRule)
 			return
 		}
 		password = strings.TrimRight(string(text), "\r\n")
@@ -99,16 +98,4 @@ func (c Checker) server(ctx context.Context, client *redis.Client, name, mode st
 	aof := map[string]string{"1": "yes", "0": "no"}[info["aof_enabled"]]
 	p.saw(name+" appendonly", aof, aof == "yes", "must be yes: without it a restart loses the stream, and with ack_mode REDIS what was accepted")
 	c.readClock(ctx, p, name, func(ctx context.Context) (time.Time, error) { return client.Time(ctx).Result() })
-}
-
-// readable is a file's fault without more than the operator wrote himself.
-func readable(err error) string {
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return "no such file"
-	case errors.Is(err, os.ErrPermission):
-		return "may not be read"
-	default:
-		return "cannot be read"
-	}
 }

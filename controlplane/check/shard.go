@@ -5,8 +5,9 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"os"
+	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,9 +63,9 @@ func closed(ctx context.Context, conn *pgx.Conn) { _ = conn.Close(context.Withou
 // connect opens the shard read-only under the file's address, and judges the role.
 func (c Checker) connect(ctx context.Context, who, file, role string, p *part) *pgx.Conn {
 	field := "shard." + who + "_dsn_file"
-	dsn, err := os.ReadFile(file)
+	dsn, err := readFile(ctx, file)
 	if err != nil {
-		p.saw(field, readable(err), false, "must be a file that the control plane can read")
+		p.saw(field, readable(err), false, fileRule)
 		return nil
 	}
 	cfg, err := pgx.ParseConfig(strings.TrimSpace(string(dsn)))
@@ -76,19 +77,50 @@ func (c Checker) connect(ctx context.Context, who, file, role string, p *part) *
 	cfg.RuntimeParams["application_name"] = "cellquota-check"
 	cfg.RuntimeParams["default_transaction_read_only"] = "on"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		p.silent("shard as "+who, err)
+	if err != nil { // its text holds user, database and address
+		p.silent("shard as "+who, refusal(err))
 		return nil
 	}
 	var user string
 	var super bool
 	if err := conn.QueryRow(ctx, roleSQL).Scan(&user, &super); err != nil {
-		p.silent("shard as "+who, err)
+		p.silent("shard as "+who, refusal(err))
 		closed(ctx, conn)
 		return nil
 	}
-	p.saw("shard as "+who, "connected as "+user, !super, "must connect as "+role+": a superuser is held back by nothing")
+	p.saw("shard as "+who, connected(user, role, super), !super, "must connect as "+role+": a superuser is held back by nothing")
 	return conn
+}
+
+// connected says under what role without its name, unless that is the contract's: it
+// stands in the address.
+func connected(user, role string, super bool) string {
+	switch {
+	case super:
+		return "connected as a superuser"
+	case user == role:
+		return "connected as " + role
+	default:
+		return "connected under another name than " + role
+	}
+}
+
+// refusal is the class of a connection's error, without the text.
+func refusal(err error) error {
+	var dns *net.DNSError
+	var timeout net.Error
+	switch state := code(err); {
+	case state != "":
+		return fmt.Errorf("refused with SQLSTATE %s", state)
+	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout():
+		return errors.New("no answer in time")
+	case errors.As(err, &dns):
+		return errors.New("its host has no address")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("connection refused")
+	default:
+		return errors.New("no connection")
+	}
 }
 
 // settingsOf looks at what is the same for every role of the server.

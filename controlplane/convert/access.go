@@ -8,7 +8,7 @@ import (
 // Approval gives an approval for the wire.
 func Approval(a core.Approval) *pb.Approval {
 	return &pb.Approval{
-		ApprovalId: a.ID, Kind: a.Kind, Subject: a.Subject, Requester: a.Requester, Reason: a.Reason, State: pb.ApprovalState(a.State),
+		ApprovalId: a.ID, Kind: a.Kind, Subject: a.Subject, Requester: a.Requester, RequesterIssuers: a.RequesterIssuers, Reason: a.Reason, State: pb.ApprovalState(a.State),
 		CreatedAt: Time(a.CreatedAt), ExpiresAt: Time(a.ExpiresAt), Approver: a.Approver, DecidedAt: Time(a.DecidedAt), DecisionReason: a.DecisionReason,
 	}
 }
@@ -16,7 +16,7 @@ func Approval(a core.Approval) *pb.Approval {
 // FromApproval reads an approval.
 func FromApproval(p *pb.Approval) core.Approval {
 	return core.Approval{
-		ID: p.GetApprovalId(), Kind: p.GetKind(), Subject: p.GetSubject(), Requester: p.GetRequester(), Reason: p.GetReason(), State: enum[core.ApprovalState](p.GetState()),
+		ID: p.GetApprovalId(), Kind: p.GetKind(), Subject: p.GetSubject(), Requester: p.GetRequester(), RequesterIssuers: p.GetRequesterIssuers(), Reason: p.GetReason(), State: enum[core.ApprovalState](p.GetState()),
 		CreatedAt: FromTime(p.GetCreatedAt()), ExpiresAt: FromTime(p.GetExpiresAt()), Approver: p.GetApprover(), DecidedAt: FromTime(p.GetDecidedAt()), DecisionReason: p.GetDecisionReason(),
 	}
 }

@@ -12,12 +12,14 @@ var abortRules = map[string]string{
 	OperationCancel:    "it was approved; what it began must be finished",
 	OperationSetLimit:  "its limit target stands in the book; raise the limit to end it",
 	OperationTransfer:  "its return was proposed to the giver; what it began must be finished",
+	OperationRecover:   "", // every pass begins anew, and etcd stays RESTORED: another recovery does it all
 }
 
 // MayAbort tells whether somebody may end the operation by hand. One that waits
 // for a second person has done nothing, whatever its kind: its requester may, and
 // whoever may abort anybody's (anyones); ErrNotRequester for others. Else the
-// rule of its kind decides: ErrOperationState says why not.
+// rule of its kind decides: ErrOperationState says why not. A recovery of the store,
+// which only some may ask for, nobody else ends either.
 func (o Operation) MayAbort(a Approval, asked bool, who string, anyones bool) error {
 	rule, listed := abortRules[o.Kind]
 	switch waiting := o.NeedsApproval && asked && a.State == ApprovalPending && len(o.Steps) == 0; {
@@ -26,6 +28,8 @@ func (o Operation) MayAbort(a Approval, asked bool, who string, anyones bool) er
 	case waiting && (who == o.Actor || anyones):
 		return nil
 	case waiting:
+		return numbered(ErrNotRequester, "operation_id", o.ID, "requester", o.Actor)
+	case o.Kind == OperationRecover && who != o.Actor && !anyones:
 		return numbered(ErrNotRequester, "operation_id", o.ID, "requester", o.Actor)
 	case rule != "":
 		return o.Refuses(rule)

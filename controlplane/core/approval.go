@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"time"
 )
 
@@ -49,10 +50,12 @@ type Approval struct {
 	Kind      string // the operation's
 	Subject   string // the operation's
 	Requester string
-	Reason    string // the requester's
-	State     ApprovalState
-	CreatedAt time.Time
-	ExpiresAt time.Time // undecided, it expires then
+	// RequesterIssuers minted the token that the requester showed, nearest first.
+	RequesterIssuers []string
+	Reason           string // the requester's
+	State            ApprovalState
+	CreatedAt        time.Time
+	ExpiresAt        time.Time // undecided, it expires then
 	// Approver decided at DecidedAt, for DecisionReason; empty before.
 	Approver       string
 	DecidedAt      time.Time
@@ -90,6 +93,12 @@ func (a Approval) Approve(who, why string, now time.Time) (Approval, error) {
 		return Approval{}, a.refuses("it expired at " + a.ExpiresAt.UTC().Format(time.RFC3339))
 	}
 	return a.decided(ApprovalApproved, who, why, now)
+}
+
+// OneHand tells whether the approver and the requester are one person as far as the
+// tokens that both showed tell: one of them minted the other's.
+func (a Approval) OneHand(who string, issuers []string) bool {
+	return slices.Contains(a.RequesterIssuers, who) || slices.Contains(issuers, a.Requester)
 }
 
 // Reject refuses the operation; the requester may, too. A repeat by the same

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -83,7 +84,7 @@ func TestApprovalTable(t *testing.T) {
 		if err == nil && got.Check() != nil {
 			t.Errorf("%s: %v", r.name, got.Check())
 		}
-		if r.from.State == r.want && got != r.from {
+		if r.from.State == r.want && !reflect.DeepEqual(got, r.from) {
 			t.Errorf("%s: a repeat changed %+v to %+v", r.name, r.from, got)
 		}
 	}
@@ -128,6 +129,21 @@ func TestMayStep(t *testing.T) {
 	}
 }
 
+// Whoever minted the requester's token is no second person, nor the other way round.
+func TestOneHand(t *testing.T) {
+	_, a := pending(t)
+	a.RequesterIssuers = []string{"zoe", "root"}
+	for _, r := range []struct {
+		who     string
+		issuers []string
+		want    bool
+	}{{"bob", nil, false}, {"root", nil, true}, {"bob", []string{"eve", "ann"}, true}, {"bob", []string{"zoe"}, false}} {
+		if got := a.OneHand(r.who, r.issuers); got != r.want {
+			t.Errorf("%s of %v: %v", r.who, r.issuers, got)
+		}
+	}
+}
+
 // Who may abort what: waiting for approval, and every kind before and after its
 // first step.
 func TestMayAbort(t *testing.T) {
@@ -148,10 +164,10 @@ func TestMayAbort(t *testing.T) {
 	if err := o.MayAbort(approved, true, "ann", true); !errors.Is(err, core.ErrOperationState) {
 		t.Errorf("an approved cancel: %v", err)
 	}
-	free := map[string]bool{core.OperationPublish: true, core.OperationRebalance: true}
+	free := map[string]bool{core.OperationPublish: true, core.OperationRebalance: true, core.OperationRecover: true}
 	for _, kind := range []string{
 		core.OperationPublish, core.OperationFence, core.OperationReclaim, core.OperationRestore, core.OperationCancel,
-		core.OperationSetLimit, core.OperationTransfer, core.OperationRebalance, "unheard-of",
+		core.OperationSetLimit, core.OperationTransfer, core.OperationRebalance, core.OperationRecover, "unheard-of",
 	} {
 		op := core.Operation{ID: "op", Kind: kind, Subject: "s", State: core.OperationPending}
 		if err := op.MayAbort(core.Approval{}, false, "ann", true); (err == nil) != free[kind] || err != nil && !errors.Is(err, core.ErrOperationState) {
@@ -162,6 +178,12 @@ func TestMayAbort(t *testing.T) {
 		}
 		if err := op.End(core.OperationDone, "", asked).MayAbort(core.Approval{}, false, "ann", true); !errors.Is(err, core.ErrOperationState) {
 			t.Errorf("%s that has ended: %v", kind, err)
+		}
+	}
+	recovery := core.Operation{ID: "op", Kind: core.OperationRecover, Subject: "etcd", Actor: "ann", State: core.OperationRunning}
+	for who, want := range map[string]error{"ann": nil, "bob": core.ErrNotRequester} {
+		if err := recovery.MayAbort(approved, true, who, false); !errors.Is(err, want) || (want == nil && err != nil) {
+			t.Errorf("an approved recovery, by %s: %v, want %v", who, err, want)
 		}
 	}
 }

@@ -18,11 +18,13 @@ func (c *cli) cellCheck() *cobra.Command {
 		Use: "check CELL | -f cell.yaml", Short: "Look at a cell's Redis, Kafka, PostgreSQL, clocks and processes", Args: cobra.MaximumNArgs(1),
 		Long: "Names everything that is not as a cell needs it, with what was seen and what must be, and changes\n" +
 			"nothing. The control plane looks, so it is what the control plane reaches that counts. With -f the\n" +
-			"file is looked at before it is provisioned or updated. Exit code 4 when anything is wrong.",
+			"file is looked at before it is provisioned or updated: as an sre, for the control plane reads the\n" +
+			"secret files that it names; a region-operator (--role) may name the stored cell's own only. Exit\n" +
+			"code 4 when anything is wrong.",
 		Example: "  cellctl cell check cell-1\n  cellctl cell check -f cell-9.yaml\n  cellctl cell check cell-1 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := &pb.CheckCellRequest{}
-			what := file
+			what, role := file, target.RegionOperator
 			switch {
 			case (len(args) == 1) == (file != ""):
 				return usage("give either a CELL or -f")
@@ -31,11 +33,11 @@ func (c *cli) cellCheck() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				in.Spec = spec
+				in.Spec, role = spec, target.SRE
 			default:
 				in.CellId, what = args[0], args[0]
 			}
-			return c.speak(cmd.Context(), target.RegionOperator, func(ctx context.Context, cp *client.Client) error {
+			return c.speak(cmd.Context(), role, func(ctx context.Context, cp *client.Client) error {
 				out, err := call(ctx, c, cp.Cells.CheckCell, in)
 				if err != nil {
 					return fmt.Errorf("check %s: %w", what, err)

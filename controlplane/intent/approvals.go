@@ -11,16 +11,19 @@ import (
 )
 
 // Ask is ask for operations that other rooms begin.
-func (s *Service) Ask(tx *store.Tx, op core.Operation) (core.Operation, error) { return s.ask(tx, op) }
+func (s *Service) Ask(tx *store.Tx, who Caller, op core.Operation) (core.Operation, error) {
+	return s.ask(tx, who, op)
+}
 
 // ask puts the approval of an operation that is about to be put, and gives the
 // operation as it has to be put: it waits for a second person's word. The planner
 // hands it to no driver before.
-func (s *Service) ask(tx *store.Tx, op core.Operation) (core.Operation, error) {
+func (s *Service) ask(tx *store.Tx, who Caller, op core.Operation) (core.Operation, error) {
 	if _, _, err := tx.Approval(op.ID); err != nil {
 		return op, err
 	}
 	op, approval := op.AskApproval(s.ApprovalTTL, tx.Now())
+	approval.RequesterIssuers = who.Issuers
 	return op, tx.PutApproval(approval)
 }
 
@@ -30,10 +33,10 @@ func (s *Service) ask(tx *store.Tx, op core.Operation) (core.Operation, error) {
 func (s *Service) Approve(ctx context.Context, who Caller, id, reason string) (core.Approval, error) {
 	return s.decide(ctx, who, id, "approved: "+reason, func(tx *store.Tx, a core.Approval) (core.Approval, error) {
 		next, err := a.Approve(who.Name, reason, tx.Now())
-		if err != nil || next == a {
+		if err != nil || next.State == a.State {
 			return next, err
 		}
-		return next, s.secondPerson(who, a.Requester)
+		return next, s.secondPerson(who, a)
 	})
 }
 
@@ -55,7 +58,7 @@ func (s *Service) decide(ctx context.Context, who Caller, id, audit string, deci
 		case !found:
 			return rpcstatus.With(fmt.Errorf("%w: %s", core.ErrUnknownApproval, id), map[string]string{"approval_id": id}, nil, 0)
 		}
-		if out, err = decision(tx, approval); err != nil || out == approval {
+		if out, err = decision(tx, approval); err != nil || out.State == approval.State { // every decision changes the state
 			return err
 		}
 		op, known, err := tx.Operation(id)

@@ -33,7 +33,7 @@ func (s *Service) CancelCampaign(ctx context.Context, who Caller, c Change) (cor
 		if _, _, err := campaign.Cancel(c.OperationID); err != nil || c.ValidateOnly {
 			return err
 		}
-		out, err = s.ask(tx, core.Operation{
+		out, err = s.ask(tx, who, core.Operation{
 			ID: c.OperationID, Kind: core.OperationCancel, Subject: string(c.Campaign), State: core.OperationPending, Step: core.StepStopSale,
 			Actor: who.Name, Reason: c.Reason, StartedAt: tx.Now(), Parameters: parameters,
 		})

@@ -102,9 +102,11 @@ func (s *Service) RevokeToken(ctx context.Context, who Caller, id, operationID, 
 
 // secondPerson refuses a caller who is not another person than the requester as
 // far as tokens tell: one whose token the requester minted, or who minted a token
-// that speaks for the requester.
-func (s *Service) secondPerson(who Caller, requester string) error {
-	minted := slices.Contains(who.Issuers, requester) || slices.ContainsFunc(s.View.Snapshot().Tokens(), func(t core.Token) bool {
+// that speaks for the requester: the one that was shown, as the approval says, or,
+// as this replica's view says, any other of that name.
+func (s *Service) secondPerson(who Caller, a core.Approval) error {
+	requester := a.Requester
+	minted := a.OneHand(who.Name, who.Issuers) || slices.ContainsFunc(s.View.Snapshot().Tokens(), func(t core.Token) bool {
 		return t.Name == requester && slices.Contains(t.Issuers, who.Name)
 	})
 	if !minted {

@@ -57,7 +57,7 @@ func (o *Orders) Recover(ctx context.Context, who intent.Caller, in Order) (core
 				return open.Refuses("another recovery is open; abort it first")
 			}
 		}
-		out, err = o.Intent.Ask(tx, core.Operation{
+		out, err = o.Intent.Ask(tx, who, core.Operation{
 			ID: in.OperationID, Kind: core.OperationRecover, Subject: "etcd", State: core.OperationPending, Step: StepTerms,
 			Actor: who.Name, Reason: in.Reason, StartedAt: tx.Now(), Parameters: parameters, Limits: in.Limits,
 		})

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -315,9 +316,12 @@ func (w *world) dryRun() {
 func (w *world) recover(id string, limit int64, ended func(core.Operation) error) {
 	w.t.Helper()
 	order := recovery.Order{OperationID: id, Reason: "drill", Limits: []core.ConfirmedLimit{{Key: key, SaleLimit: quantity.Must(limit)}}}
-	op, err := w.orders.Recover(testkit.Deadline(w.t), intent.Caller{Name: "me", Method: "test"}, order)
+	op, err := w.orders.Recover(testkit.Deadline(w.t), intent.Caller{Name: "me", Method: "test", Issuers: []string{"root"}}, order)
 	if err != nil || !op.NeedsApproval {
 		w.t.Fatalf("%+v, %v: want an operation that waits for a second person", op, err)
+	}
+	if a, err := w.store.Approval(testkit.Deadline(w.t), id); err != nil || !slices.Equal(a.RequesterIssuers, []string{"root"}) {
+		w.t.Fatalf("%+v, %v: want who minted the requester's token", a, err)
 	}
 	leader := w.lead()
 	testkit.Eventually(w.t, wait, func() error {

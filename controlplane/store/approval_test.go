@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ func TestApprovalIsStoredBesideItsOperation(t *testing.T) {
 	}
 	now := time.Date(2026, 11, 11, 0, 0, 0, 0, time.UTC)
 	op, asked := core.Operation{ID: "op", Kind: "cancel-campaign", Subject: "c", Actor: "ann", Reason: "why", StartedAt: now}.AskApproval(time.Hour, now)
+	asked.RequesterIssuers = []string{"zoe", "root"}
 	put := func(a core.Approval) error {
 		_, err := p.Update(ctx, "ask", func(tx *store.Tx) error {
 			_, _, e1 := tx.Operation("op")
@@ -39,7 +41,7 @@ func TestApprovalIsStoredBesideItsOperation(t *testing.T) {
 		t.Errorf("approval created at %d, operation at %d, needs approval %v", got.CreateRevision, stored.CreateRevision, stored.NeedsApproval)
 	}
 	got.CreateRevision, got.ModRevision = 0, 0
-	if got != asked {
+	if !reflect.DeepEqual(got, asked) {
 		t.Errorf("read %+v, wrote %+v", got, asked)
 	}
 	decided, err := asked.Approve("bob", "checked", now.Add(time.Minute))

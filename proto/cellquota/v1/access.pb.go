@@ -1044,8 +1044,11 @@ type Approval struct {
 	DecidedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
 	// Why so.
 	DecisionReason string `protobuf:"bytes,11,opt,name=decision_reason,json=decisionReason,proto3" json:"decision_reason,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Who minted the token that the requester showed, nearest first; empty for an operator of the
+	// file. None of them may approve.
+	RequesterIssuers []string `protobuf:"bytes,12,rep,name=requester_issuers,json=requesterIssuers,proto3" json:"requester_issuers,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Approval) Reset() {
@@ -1153,6 +1156,13 @@ func (x *Approval) GetDecisionReason() string {
 		return x.DecisionReason
 	}
 	return ""
+}
+
+func (x *Approval) GetRequesterIssuers() []string {
+	if x != nil {
+		return x.RequesterIssuers
+	}
+	return nil
 }
 
 // ListApprovalsRequest pages through approvals.
@@ -1571,7 +1581,7 @@ const file_cellquota_v1_access_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"b\n" +
 	"\x11RevokeKeyResponse\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.cellquota.v1.SigningKeyR\x03key\x12!\n" +
-	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xb8\x03\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xe5\x03\n" +
 	"\bApproval\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x12\x12\n" +
@@ -1588,7 +1598,8 @@ const file_cellquota_v1_access_proto_rawDesc = "" +
 	"\n" +
 	"decided_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tdecidedAt\x12'\n" +
-	"\x0fdecision_reason\x18\v \x01(\tR\x0edecisionReason\"u\n" +
+	"\x0fdecision_reason\x18\v \x01(\tR\x0edecisionReason\x12+\n" +
+	"\x11requester_issuers\x18\f \x03(\tR\x10requesterIssuers\"u\n" +
 	"\x14ListApprovalsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +

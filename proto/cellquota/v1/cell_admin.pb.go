@@ -1727,7 +1727,9 @@ type CheckCellRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Cell; empty: spec.
 	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
-	// Spec to look at before it is provisioned.
+	// Spec to look at before it is provisioned, which is audited. Callers other than an sre:
+	// PERMISSION_DENIED unless redis.password_file is empty or the stored cell's with the stored
+	// redis.addrs, and the reader's and fencer's files are the stored cell's.
 	Spec          *CellSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
