@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cellquota/cellquota/cell/admission"
+	"github.com/cellquota/cellquota/cell/campaigns"
 	"github.com/cellquota/cellquota/cell/status"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/telemetry"
@@ -122,15 +123,27 @@ func (b *batch) lookup(ctx context.Context, repeats []checked, against []pb.Admi
 	within, cancel := b.lasting(ctx)
 	defer cancel()
 	for i, r := range b.Mirror.Lookup(within, asks) {
-		switch {
-		case r.Outcome == admission.Replayed && r.Quantity != 0 && r.Quantity != repeats[i].quantity:
-			b.answer(b.decided(&repeats[i], admission.Result{Outcome: admission.Conflict}))
-		case r.Outcome == admission.Replayed:
-			b.answer(b.decided(&repeats[i], r))
-		default:
-			b.answer(&pb.Answer{CorrelationId: repeats[i].ask.GetCorrelationId(), Outcome: against[i]})
-		}
+		b.answer(b.repeated(&repeats[i], against[i], r))
 	}
+}
+
+// repeated is the answer to a request that was looked up. Where nobody knows whether it is a repeat,
+// nothing final is said: its user may hold an order.
+func (b *batch) repeated(c *checked, against pb.AdmitOutcome, r admission.Result) *pb.Answer {
+	switch {
+	case r.Outcome == admission.Replayed && r.Quantity != 0 && r.Quantity != c.quantity:
+		return b.decided(c, admission.Result{Outcome: admission.Conflict})
+	case r.Outcome == admission.Clear, r.Outcome != admission.Replayed && settled(c.campaign):
+		return &pb.Answer{CorrelationId: c.ask.GetCorrelationId(), Outcome: against}
+	default:
+		return b.decided(c, r)
+	}
+}
+
+// settled campaigns have no mirror any more, so none that is missing will come: what is left of a
+// request there is its order.
+func settled(c *campaigns.Campaign) bool {
+	return c.State == pb.CampaignState_CAMPAIGN_STATE_SETTLED
 }
 
 // precheck answers the permit call's question.
