@@ -232,15 +232,15 @@ func (s *Service) gather(ctx context.Context, left []*call) (batch, rest []*call
 	return batch, rest, nil
 }
 
-// settle applies a batch. When the database refuses the data, each call is tried alone, so that only
-// the culprit hears of it.
+// settle applies a batch. When it fails for what one of its calls may have brought, each call is tried
+// alone, so that only the culprit hears of it.
 func (s *Service) settle(ctx context.Context, batch []*call) {
 	steps := make([]shard.Step, len(batch))
 	for i, c := range batch {
 		steps[i] = c.step
 	}
 	results, err := s.store.StepOrders(ctx, s.cfg.AttemptGrace, steps)
-	if errors.Is(err, shard.ErrBadData) && len(batch) > 1 {
+	if err != nil && len(batch) > 1 && !everybodys(err) {
 		for _, c := range batch {
 			s.settle(ctx, []*call{c})
 		}
@@ -254,6 +254,20 @@ func (s *Service) settle(ctx context.Context, batch []*call) {
 		s.note(&c.step, &results[i])
 		c.answer <- answer{result: results[i]}
 	}
+}
+
+// everybodys tells a fault that no call brought: the shard is away, may not be written by this process
+// or not now, or nobody knows what became of the transaction. Alone, each call would meet it too.
+func everybodys(err error) bool {
+	for _, fault := range []error{
+		shard.ErrUnavailable, shard.ErrState, shard.ErrUnknownCommit, shard.ErrNoWriter, shard.ErrFenced, shard.ErrNoFence,
+		context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, fault) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Service) note(step *shard.Step, r *shard.StepResult) {

@@ -242,14 +242,15 @@ type stepRun struct {
 	grace   time.Duration
 	orders  map[ids.OrderID]*held
 	inOrder []*held
-	// refundIDs of the steps, and the refunds of other orders that have one of them.
+	// refundIDs of the steps, and whose each refund is: of the orders held, of others that have one of
+	// the ids, and those that this run adds.
 	refundIDs []string
-	foreign   map[string]ids.OrderID
+	refundOf  map[string]ids.OrderID
 	out       stepWrites
 }
 
 func newStepRun(s *Store, t tx, grace time.Duration) *stepRun {
-	return &stepRun{store: s, tx: t, grace: grace, orders: map[ids.OrderID]*held{}, foreign: map[string]ids.OrderID{}}
+	return &stepRun{store: s, tx: t, grace: grace, orders: map[ids.OrderID]*held{}, refundOf: map[string]ids.OrderID{}}
 }
 
 func (r *stepRun) lock(ctx context.Context, steps []Step) error {

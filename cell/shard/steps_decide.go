@@ -95,7 +95,7 @@ func (r *stepRun) succeeded(s *Step, o *held) (StepResult, error) {
 	refund := ""
 	if res.Refund != "" {
 		refund = refundID(o.ID, s.Payment)
-		r.out.requestRefund(o, refundRow{id: refund, payment: s.Payment, amount: o.total, cause: res.Refund})
+		r.requestRefund(o, refundRow{id: refund, payment: s.Payment, amount: o.total, cause: res.Refund})
 	}
 	r.out.pay(o, s.Payment, o.total, res.Payment, refund)
 	return res, nil

@@ -81,9 +81,8 @@ func (r *stepRun) collectRefunds(res pgx.BatchResults) error {
 		}
 		if o := r.orders[f.order]; o != nil {
 			o.refunds = append(o.refunds, f)
-		} else {
-			r.foreign[f.id] = f.order
 		}
+		r.refundOf[f.id] = f.order
 		return nil
 	})
 }
@@ -94,7 +93,7 @@ func (r *stepRun) refund(s *Step, o *held) StepResult {
 	if !r.store.keepsRefunds {
 		return StepResult{Err: fmt.Errorf("%w: refunds need step %d of the shard's schema: run cellquotad migrate up", ErrUnsupported, refundsStep), Order: o.Order}
 	}
-	if _, used := r.foreign[s.RefundID]; used {
+	if r.usedElsewhere(s.RefundID, o) {
 		return StepResult{Err: ErrRefundIDUsed, Order: o.Order}
 	}
 	if f := o.refundByID(s.RefundID); f != nil {
@@ -109,7 +108,7 @@ func (r *stepRun) refund(s *Step, o *held) StepResult {
 	if !s.Ask.CheckOnly {
 		paid.state = PaymentRefundPending
 		r.out.pay(o, paid.id, o.total, PaymentRefundPending, row.id)
-		r.out.requestRefund(o, row)
+		r.requestRefund(o, row)
 		return StepResult{Order: o.Order, Payment: PaymentRefundPending, Refund: row.cause, RefundID: row.id, RefundOf: paid.id}
 	}
 	return StepResult{Order: o.Order, Payment: paid.state, RefundID: row.id, RefundOf: paid.id}
@@ -153,7 +152,7 @@ func (r *stepRun) refuseRefund(s *Step, o *held) StepResult {
 // PAID; its units return to sale only for the whole sum, where the campaign's rule says so.
 func (r *stepRun) refunded(s *Step, o *held) StepResult {
 	a := o.find(s.Payment)
-	if _, used := r.foreign[s.RefundID]; used || a == nil || !a.state.taken() {
+	if r.usedElsewhere(s.RefundID, o) || a == nil || !a.state.taken() {
 		return r.refuseRefunded(s, o)
 	}
 	known := o.refundByID(s.RefundID)
@@ -172,9 +171,7 @@ func (r *stepRun) refunded(s *Step, o *held) StepResult {
 	case !s.FromChannel, s.Amount == due:
 		return r.endRefund(s, o, a, open, due)
 	case s.Amount.Currency == due.Currency && s.Amount.Tenthousandths < due.Tenthousandths && s.RefundID != "" && known == nil && r.store.keepsRefunds:
-		r.out.refunds = append(r.out.refunds, refundRow{
-			id: s.RefundID, payment: a.id, amount: s.Amount, state: refundRefunded, cause: RefundByChannel, part: true, of: o,
-		})
+		r.addRefund(o, refundRow{id: s.RefundID, payment: a.id, amount: s.Amount, state: refundRefunded, cause: RefundByChannel, part: true})
 		return StepResult{Order: o.Order, Payment: a.state}
 	}
 	return r.refuseRefunded(s, o)
@@ -200,11 +197,11 @@ func (r *stepRun) endRefund(s *Step, o *held, a *attempt, open *refundRow, due r
 	default:
 		row.id = refundID(o.ID, a.id)
 	}
-	row.state, row.of = refundRefunded, o
+	row.state = refundRefunded
 	if !row.part && (a.state == PaymentSucceeded || a.state == PaymentRefundPending) {
 		r.out.restocks = append(r.out.restocks, restock{held: o, refund: row.id})
 	}
-	r.out.refunds = append(r.out.refunds, row)
+	r.addRefund(o, row)
 	r.out.pay(o, a.id, o.total, PaymentRefunded, row.id)
 	return StepResult{Order: o.Order, Payment: PaymentRefunded, RefundID: row.id, RefundOf: a.id}
 }

@@ -386,3 +386,27 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("backlog %d, %s, %v", n, oldest, err)
 	}
 }
+
+// TestOneRefundIDInOneTransaction: the second order of a batch that brings it hears that it is used, and
+// nobody else hears anything; so it is for one that is used by an order of the same batch.
+func TestOneRefundIDInOneTransaction(t *testing.T) {
+	b := newBench(t)
+	b.sell(4)
+	first, second, third, fourth := b.paid("u1"), b.paid("u2"), b.paid("u3"), b.order("u4")
+	pay := shard.Step{Kind: shard.StepSucceeded, Order: fourth, Payment: "p", Amount: price, FromChannel: true}
+	res, err := b.store.StepOrders(b.ctx, grace, []shard.Step{wantRefund(first, "rf-1"), wantRefund(second, "rf-1"), pay})
+	b.must(err)
+	if res[0].Err != nil || res[0].Payment != shard.PaymentRefundPending || res[2].Err != nil || res[2].Payment != shard.PaymentSucceeded {
+		t.Errorf("refund %+v, payment %+v", res[0], res[2])
+	}
+	if !errors.Is(res[1].Err, shard.ErrRefundIDUsed) {
+		t.Errorf("the same id in one batch: %+v", res[1])
+	}
+	ended := shard.Step{Kind: shard.StepRefunded, Order: third, Payment: "p", Amount: price, RefundID: "rf-1", FromChannel: true}
+	res, err = b.store.StepOrders(b.ctx, grace, []shard.Step{ended, wantRefund(second, "rf-1"), wantRefund(first, "rf-1")})
+	b.must(err)
+	if !errors.Is(res[0].Err, shard.ErrPaymentMismatch) || !errors.Is(res[1].Err, shard.ErrRefundIDUsed) || res[2].Err != nil {
+		t.Errorf("the id of an order of the batch: %+v", res)
+	}
+	b.invariants()
+}

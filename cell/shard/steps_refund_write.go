@@ -6,9 +6,23 @@ import (
 )
 
 // requestRefund notes a refund that the channel is to be asked for.
-func (w *stepWrites) requestRefund(o *held, row refundRow) {
-	row.state, row.of = refundPending, o
-	w.refunds = append(w.refunds, row)
+func (r *stepRun) requestRefund(o *held, row refundRow) {
+	row.state = refundPending
+	r.addRefund(o, row)
+}
+
+// addRefund notes a row to be written, and whose its id is from now on: another order's step of the
+// same run is refused by it as it would be by a row.
+func (r *stepRun) addRefund(o *held, row refundRow) {
+	row.of = o
+	r.refundOf[row.id] = o.ID
+	r.out.refunds = append(r.out.refunds, row)
+}
+
+// usedElsewhere tells whether the id is that of another order's refund.
+func (r *stepRun) usedElsewhere(id string, o *held) bool {
+	of, used := r.refundOf[id]
+	return used && of != o.ID
 }
 
 // refundArgs renders the arrays of step_refunds_write.
