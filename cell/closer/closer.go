@@ -107,7 +107,7 @@ func (l *Loop) Round(ctx context.Context) error {
 	if err := l.store.Heartbeat(ctx); err != nil {
 		return err
 	}
-	if err := l.close(ctx, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
+	if err := l.close(ctx, maxRounds, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
 		return l.store.CloseDue(ctx, l.cfg.Batch, l.cfg.Waits)
 	}); err != nil {
 		return err
@@ -116,14 +116,16 @@ func (l *Loop) Round(ctx context.Context) error {
 	if len(cancelled) == 0 {
 		return nil
 	}
-	return l.close(ctx, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
+	// Only until the first batch that asks: these are not postponed by it, and while a channel is silent
+	// the due orders of all others would wait.
+	return l.close(ctx, 1, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
 		return l.store.CloseCancelled(ctx, cancelled, l.cfg.Batch, l.cfg.Waits)
 	})
 }
 
-// close takes batch after batch until one is not full. Orders that were asked about take a place in
-// their batch, and are not due again at once.
-func (l *Loop) close(ctx context.Context, take func() ([]shard.StepResult, []shard.OpenAttempt, error)) error {
+// close takes batch after batch until one is not full, or asks batches had questions. Orders that were
+// asked about take a place in their batch, and are not due again at once.
+func (l *Loop) close(ctx context.Context, asks int, take func() ([]shard.StepResult, []shard.OpenAttempt, error)) error {
 	for range maxRounds {
 		closed, open, err := take()
 		if err != nil {
@@ -138,7 +140,10 @@ func (l *Loop) close(ctx context.Context, take func() ([]shard.StepResult, []sha
 		if err := l.ask(ctx, open); err != nil {
 			return err
 		}
-		if len(closed)+len(open) < l.cfg.Batch {
+		if len(open) > 0 {
+			asks--
+		}
+		if asks == 0 || len(closed)+len(open) < l.cfg.Batch {
 			return nil
 		}
 	}

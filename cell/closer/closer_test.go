@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -254,5 +255,57 @@ func TestACancelledCampaignClosesAtOnce(t *testing.T) {
 	}
 	if n := b.Count("ledger WHERE action = 'RELEASE'"); n != 3 {
 		t.Errorf("%d releases", n)
+	}
+}
+
+// slow is a channel that takes two seconds of the shard's clock for every question, and has no answer.
+type slow struct {
+	silent
+	b  *bench
+	mu sync.Mutex
+	of map[ids.PaymentID]int
+}
+
+func (s *slow) Inquire(ctx context.Context, o ids.OrderID, p ids.PaymentID) (provider.Answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[p]++
+	s.b.Advance(2 * time.Second)
+	return s.silent.Inquire(ctx, o, p)
+}
+
+// TestASilentChannelHoldsUpOneBatch: orders of a cancelled campaign whose attempts nobody answers for are
+// asked about a batch in a round, each in its turn, and keep no other from being closed.
+func TestASilentChannelHoldsUpOneBatch(t *testing.T) {
+	b := newBench(t, 6)
+	user := map[ids.OrderID]ids.UserID{}
+	for i, o := range b.order {
+		user[o] = ids.UserID(fmt.Sprint("u", i))
+	}
+	slices.Sort(b.order) // those with an attempt are the first by id
+	for i, o := range b.order[:4] {
+		res, err := b.Store.StepOrders(b.Ctx, 10*time.Second, []shard.Step{{Kind: shard.StepStart, Order: o, User: user[o], Payment: ids.PaymentID(fmt.Sprint("p", i))}})
+		b.Must(err)
+		b.Must(res[0].Err)
+	}
+	b.Cancel()
+	b.Advance(2 * time.Second)
+	channel := &slow{b: b, of: map[ids.PaymentID]int{}}
+	l, err := closer.New(b.Store, channel, closer.Config{
+		Batch: 2, Waits: shard.CloseWaits{Attempt: 10 * time.Second}, Cancelled: func() []ids.CampaignID { return []ids.CampaignID{shardtest.Campaign} },
+	}, clock.System(), slog.New(slog.DiscardHandler), nil)
+	b.Must(err)
+	b.Must(l.Round(b.Ctx))
+	if n := b.Count("orders WHERE state = 'CLOSED'"); n != 2 {
+		t.Errorf("%d were closed, want the two without an attempt", n)
+	}
+	if len(channel.of) != 2 {
+		t.Errorf("one round asked about %v", channel.of)
+	}
+	b.Must(l.Round(b.Ctx))
+	for i := range 4 {
+		if p := ids.PaymentID(fmt.Sprint("p", i)); channel.of[p] != 1 {
+			t.Errorf("two rounds asked %d times about %s", channel.of[p], p)
+		}
 	}
 }

@@ -11,7 +11,9 @@
 //
 // A round is: 1. heartbeat, 2. close what is due, 3. ask about open attempts, 4. apply the answers; and
 // 2 to 4 again for the unpaid orders of cancelled campaigns, whatever their time: the deadline of an
-// attempt nobody answers for stays that of expires_at.
+// attempt nobody answers for stays that of expires_at. There the first batch with a question ends the
+// round, so that a silent channel holds up nobody else's due orders: orders without an open attempt come
+// first, the others in turn.
 //
 // # Neighbours
 //

@@ -73,6 +73,10 @@ const maxSteps = 500
 // reask is how long an order that is due waits before its open attempt is asked about again.
 const reask = time.Second
 
+// maxAsked bounds the orders of cancelled campaigns that one call names open attempts of: their asker
+// has due orders to close as well, and a channel that is silent takes its time for each.
+const maxAsked = 40
+
 // StepOrders applies steps in one transaction, at most one per order and 500 in all. Each gets its
 // own result; a refusal never fails the others. attemptGrace is how long after expires_at closing
 // waits for an open attempt.
@@ -143,7 +147,8 @@ func (s *Store) CloseDue(ctx context.Context, limit int, waits CloseWaits) (clos
 }
 
 // CloseCancelled closes up to limit unpaid orders of cancelled campaigns, whatever their time, and
-// names the open attempts of the others: the channel is asked about each once a second at most.
+// names the open attempts of up to 40 others, the longest unasked first: the channel is asked about
+// each once a second at most. Orders without an open attempt come first.
 func (s *Store) CloseCancelled(ctx context.Context, campaigns []ids.CampaignID, limit int, waits CloseWaits) (closed []StepResult, open []OpenAttempt, err error) {
 	if len(campaigns) == 0 {
 		return nil, nil, nil
@@ -282,7 +287,7 @@ func (r *stepRun) lockDue(ctx context.Context, limit int, waits CloseWaits) erro
 
 func (r *stepRun) lockCancelled(ctx context.Context, campaigns []ids.CampaignID, limit int, waits CloseWaits) error {
 	rows, err := r.tx.Query(ctx, sql("step_lock_cancelled"), campaigns, limit, waits.Payment.Seconds(), r.tx.writer.FenceVersion, waits.Restore.Seconds(),
-		reask.Seconds())
+		reask.Seconds(), maxAsked)
 	if err != nil {
 		return err
 	}

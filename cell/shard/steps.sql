@@ -14,17 +14,29 @@ WHERE o.state = 'PENDING_PAYMENT' AND o.close_after <= cellquota.now() AND o.exp
                   AND f.at + make_interval(secs => $4::float8) > cellquota.now())
 ORDER BY o.close_after LIMIT $1 FOR UPDATE OF o SKIP LOCKED;
 
--- Unpaid orders of cancelled campaigns, whatever their time. One with an open attempt comes up again
--- a second after the attempt was last looked at; one in review waits for a person.
+-- Unpaid orders of cancelled campaigns, whatever their time: first those without an open attempt, and in
+-- the places that are left at most $7 with one, the longest unasked first, a second at least after it was
+-- last looked at. One in review waits for a person.
 -- name: step_lock_cancelled
-SELECT o.order_id FROM cellquota.orders o
-WHERE o.campaign_id = ANY($1::text[]) AND o.state = 'PENDING_PAYMENT' AND o.close_after < 'infinity'
-  AND EXISTS (SELECT FROM cellquota.heartbeat h WHERE h.writable_since + make_interval(secs => $3::float8) <= cellquota.now())
-  AND NOT EXISTS (SELECT FROM cellquota.fence_history f WHERE f.state = 'SETTLE_ONLY' AND f.fence_version = $4::bigint
-                  AND f.at + make_interval(secs => $5::float8) > cellquota.now())
-  AND NOT EXISTS (SELECT FROM cellquota.payments p WHERE p.order_id = o.order_id AND p.state IN ('INITIATED', 'UNKNOWN')
-                  AND p.updated_at + make_interval(secs => $6::float8) > cellquota.now())
-ORDER BY o.campaign_id, o.order_id LIMIT $2 FOR UPDATE OF o SKIP LOCKED;
+WITH free AS MATERIALIZED (
+  SELECT o.order_id FROM cellquota.orders o
+  WHERE o.campaign_id = ANY($1::text[]) AND o.state = 'PENDING_PAYMENT' AND o.close_after < 'infinity'
+    AND EXISTS (SELECT FROM cellquota.heartbeat h WHERE h.writable_since + make_interval(secs => $3::float8) <= cellquota.now())
+    AND NOT EXISTS (SELECT FROM cellquota.fence_history f WHERE f.state = 'SETTLE_ONLY' AND f.fence_version = $4::bigint
+                    AND f.at + make_interval(secs => $5::float8) > cellquota.now())
+    AND NOT EXISTS (SELECT FROM cellquota.payments p WHERE p.order_id = o.order_id AND p.state IN ('INITIATED', 'UNKNOWN'))
+  ORDER BY o.campaign_id, o.order_id LIMIT $2::bigint FOR UPDATE OF o SKIP LOCKED
+), attempted AS MATERIALIZED (
+  SELECT o.order_id FROM cellquota.orders o CROSS JOIN LATERAL (
+    SELECT max(p.updated_at) AS at FROM cellquota.payments p WHERE p.order_id = o.order_id AND p.state IN ('INITIATED', 'UNKNOWN')) looked
+  WHERE o.campaign_id = ANY($1::text[]) AND o.state = 'PENDING_PAYMENT' AND o.close_after < 'infinity'
+    AND EXISTS (SELECT FROM cellquota.heartbeat h WHERE h.writable_since + make_interval(secs => $3::float8) <= cellquota.now())
+    AND NOT EXISTS (SELECT FROM cellquota.fence_history f WHERE f.state = 'SETTLE_ONLY' AND f.fence_version = $4::bigint
+                    AND f.at + make_interval(secs => $5::float8) > cellquota.now())
+    AND looked.at + make_interval(secs => $6::float8) <= cellquota.now()
+  ORDER BY looked.at, o.order_id LIMIT least($7::bigint, $2::bigint - (SELECT count(*) FROM free)) FOR UPDATE OF o SKIP LOCKED
+)
+SELECT order_id FROM free UNION ALL SELECT order_id FROM attempted;
 
 -- name: step_read
 SELECT o.order_id, o.reservation_id, o.request_id, o.campaign_id, o.sku_id, o.user_id, o.quantity, cellquota.amount_text(o.amount), o.currency,
