@@ -117,7 +117,7 @@ func (r Record) SameParameters(parameters string) error {
 
 // ownPrefixes begin those ids, the ones that packages reclaim and fencing make, and the name under which
 // a mirror gives back what it was debited.
-var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:", "return.", "rebalance.", "limit.", "auto.", "join.", "final.", "settled."}
+var ownPrefixes = []string{"publish.", "grant0.", "seal.", "topup.", "writeoff.", "credit:", "return.", "rebalance.", "limit.", "auto.", "join.", "final.", "settled.", "recovered."}
 
 // OwnPrefixes lists what the platform's own ids begin with.
 func OwnPrefixes() []string { return slices.Clone(ownPrefixes) }

@@ -59,7 +59,7 @@ func TestAutoRebalanceIsCarriedOut(t *testing.T) {
 	r.tell("cell-1", sold(3_800, 100)) // has 1,000, keeps 125
 	r.tell("cell-2", sold(4_750, 600)) // has 50
 	r.holds(400, 4_250, 5_350)
-	id := planner.AutoRebalanceID(demoKey, first.Version)
+	id := planner.AutoRebalanceID(first)
 	r.until(id, core.OperationDone)
 	if open := r.view.Snapshot().OpenOperations(); len(open) != 0 {
 		t.Errorf("it goes on: %+v", open)

@@ -95,6 +95,9 @@ func busySKUs(s view.Snapshot, campaign ids.CampaignID) map[ids.SKUID]bool {
 		if op.Kind == core.OperationFence || op.Kind == core.OperationReclaim || op.Kind == core.OperationRestore {
 			continue // of a cell; its state says what may be done
 		}
+		if op.Kind == core.OperationCancel {
+			continue // nothing moves before a second person agreed, and then the campaign is closed
+		}
 		subject, sku := splitSubject(op.Subject)
 		if subject != campaign {
 			continue

@@ -20,19 +20,20 @@ import (
 // that they fit what shards take as an id, however long the names are.
 
 // AutoTopUpID names the record of the round of top-ups that was decided on one
-// version of a book.
-func AutoTopUpID(key core.BookKey, version int64) string {
-	return "auto." + core.Digest("top-up", key.String(), strconv.FormatInt(version, 10))
-}
+// change of a book. The change's own id is part of it: versions come again after
+// etcd lost its past, and a shard remembers what it applied.
+func AutoTopUpID(b core.Book) string { return "auto." + decidedOn("top-up", b) }
 
-func autoGrantID(key core.BookKey, version int64, cell ids.CellID) string {
-	return "auto." + core.Digest("top-up", key.String(), strconv.FormatInt(version, 10), string(cell))
+func autoGrantID(b core.Book, cell ids.CellID) string {
+	return "auto." + decidedOn("top-up", b, string(cell))
 }
 
 // AutoRebalanceID names the operation of the rebalance that was decided on one
-// version of a book.
-func AutoRebalanceID(key core.BookKey, version int64) string {
-	return "rebalance." + core.Digest("rebalance", key.String(), strconv.FormatInt(version, 10))
+// change of a book.
+func AutoRebalanceID(b core.Book) string { return "rebalance." + decidedOn("rebalance", b) }
+
+func decidedOn(what string, b core.Book, more ...string) string {
+	return core.Digest(append([]string{what, b.Key.String(), strconv.FormatInt(b.Version, 10), b.LastRecordID}, more...)...)
 }
 
 // autoTopUp books the next round of top-ups of a SKU; false where none is due.
@@ -61,7 +62,7 @@ func (p *Planner) topUpMove(leader core.Leader, on onSale, plan allocator.RoundP
 	return store.Move{
 		// What else was decided on that version is the same record: whoever finds it
 		// has nothing to add.
-		RecordID: AutoTopUpID(key, version), Parameters: core.Digest("auto top-up", key.String(), strconv.FormatInt(version, 10)), Key: key,
+		RecordID: AutoTopUpID(on.book), Parameters: core.Digest("auto top-up", key.String(), strconv.FormatInt(version, 10)), Key: key,
 		ExpectedVersion: version, Actor: actor, Method: "auto top-up", Reason: reason, Leader: &leader,
 		Also: func(tx *store.Tx) error {
 			return mayAuto(tx, on, func(s core.SKUSpec) core.Auto { return s.TopUp.Policy })
@@ -79,7 +80,7 @@ func (p *Planner) topUpMove(leader core.Leader, on onSale, plan allocator.RoundP
 				}
 				book = next
 				adjustments = append(adjustments, core.Adjustment{
-					ID: autoGrantID(key, version, id), Key: key, Cell: id, Kind: core.KindGrant, Units: g.Units, State: core.StateBooked, Step: step,
+					ID: autoGrantID(on.book, id), Key: key, Cell: id, Kind: core.KindGrant, Units: g.Units, State: core.StateBooked, Step: step,
 					Actor: actor, Reason: reason, CreatedAt: p.clock.Now().UTC(),
 				})
 			}
@@ -137,7 +138,7 @@ func (p *Planner) autoRebalance(ctx context.Context, leader core.Leader, on onSa
 	if err != nil || len(plan.Moves) == 0 {
 		return err
 	}
-	id := AutoRebalanceID(key, on.book.Version)
+	id := AutoRebalanceID(on.book)
 	_, err = p.store.Update(ctx, "propose "+id, func(tx *store.Tx) error {
 		if err := tx.Lead(leader); err != nil {
 			return err

@@ -296,7 +296,7 @@ func TestAPausedLeadersTrancheIsNotBookedTwice(t *testing.T) {
 		testkit.Eventually(t, wait, func() error { return r.raise(id, stream) })
 	}
 	testkit.Eventually(t, wait, func() error {
-		if _, booked := r.view.Snapshot().Record(planner.AutoTopUpID(demoKey, first.Version)); !booked {
+		if _, booked := r.view.Snapshot().Record(planner.AutoTopUpID(first)); !booked {
 			return fmt.Errorf("the next leader has not booked the tranche of version %d", first.Version)
 		}
 		return nil
@@ -368,7 +368,7 @@ func TestAutoRebalanceIsProposedOnce(t *testing.T) {
 	r := autoSale(t, 2, autoRebalance)
 	r.tell("cell-1", has(1_000, 100)) // keeps 125
 	r.tell("cell-2", has(50, 600))
-	id := planner.AutoRebalanceID(demoKey, r.book().Version)
+	id := planner.AutoRebalanceID(r.book())
 	var op core.Operation
 	testkit.Eventually(t, wait, func() error {
 		var known bool

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cellquota/cellquota/controlplane/core"
-	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/telemetry"
@@ -101,8 +100,7 @@ func (p *Planner) unbroken(ctx context.Context, s view.Snapshot) bool {
 	if !s.SawCompared() {
 		return false
 	}
-	_, err := p.store.List(ctx, func([]store.Entry) error { return nil }) // compares every book
-	return err == nil && p.store.Lost() == ""
+	return p.store.Intact(ctx) == nil
 }
 
 // sayCompared writes down that every cell was compared under this leader, once.

@@ -125,9 +125,15 @@ func endPublish(tx *store.Tx, c core.Campaign) error {
 // pageOf bounds one reading of a shard's adjustments, and one transaction's records.
 const pageOf = 40
 
+// RecordID names the record of one book taken from the shards. A digest under a
+// prefix of ours: no id that an operator mints can be taken for it.
+func RecordID(operation string, key core.BookKey) string {
+	return "recovered." + core.Digest(operation, key.String())
+}
+
 // book brings the journal and then the book of one SKU to what the shards hold.
 func (d *Driver) book(ctx context.Context, leader core.Leader, op core.Operation, s view.Snapshot, p BookPlan, shards []facts) error {
-	id := op.ID + "." + string(p.Key.Campaign) + "." + string(p.Key.SKU)
+	id := RecordID(op.ID, p.Key)
 	if p.Stored.LastRecordID == id {
 		return nil // done by an earlier pass of this operation
 	}

@@ -88,7 +88,7 @@ func (d *Driver) declare(ctx context.Context, leader core.Leader, book core.Book
 			if !known {
 				return fmt.Errorf("%w: %s", core.ErrUnknownCampaign, book.Key.Campaign)
 			}
-			in.Campaign = campaign
+			in.Campaign, in.Ended = campaign, campaign.ReadState(tx.Now()) == core.CampaignClosed // it may close later now
 			return tx.PutCampaign(campaign.WithFinal(book.Key.SKU))
 		},
 		Edit: func(present core.Book, cells map[ids.CellID]core.Cell) (core.Book, []core.Adjustment, error) {

@@ -191,33 +191,33 @@ func (p *past) take(entries []Entry) {
 	}
 }
 
-// list compares a whole listing with what was seen, and takes it over. A loss is
-// latched; the listing stands.
+// list compares the view's own listing with what was seen, and takes it over. A
+// loss is latched; the listing stands.
 func (p *past) list(entries []Entry, revision int64) {
-	found := map[core.BookKey]core.Book{}
-	for _, e := range entries {
-		if b, ok := e.Value.(core.Book); ok {
-			found[b.Key] = b
-		}
-	}
-	if why := p.missing(found, revision); why != "" {
+	l := listed(p.keys, entries)
+	if why := p.missing(l, revision); why != "" {
 		_ = p.lose("%s", why)
 		p.begin(false)
 	}
 	p.take(entries)
+	for _, b := range l.books { // settled and archived while nobody watched
+		if !l.records[b.LastRecordID] {
+			p.sawRecord(b.LastRecordID, 0)
+		}
+	}
 	p.deliveredUpTo(revision)
 }
 
 // missing names a book that a listing at a revision does not have as it was seen.
-func (p *past) missing(found map[core.BookKey]core.Book, revision int64) string {
+func (p *past) missing(l listing, revision int64) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, n := range p.books {
 		if n.mod > revision {
 			continue // our own commit after the listing
 		}
-		b, ok := found[key]
-		if why := n.contradicts(b, ok); why != "" {
+		b, ok := l.books[key]
+		if why := n.contradicts(b, ok); why != "" && !l.explains(key, n, b, ok) {
 			return fmt.Sprintf("%s: %s", key, why)
 		}
 	}

@@ -21,25 +21,23 @@ var ErrCompacted = errors.New("revision is compacted")
 const pageSize = 500
 
 // List reads every mirrored key at one revision, page by page, and gives that
-// revision. The entries of a page are handed to add as they come.
+// revision. The entries of a page are handed to add as they come. It is the
+// mirror's: what this process remembers of etcd is compared with the listing and
+// follows it, and Watch goes on from there. Others call Survey.
 func (s *Store) List(ctx context.Context, add func([]Entry) error) (int64, error) {
-	s.choose(ctx)
-	revision := int64(0)
-	var remembered []Entry
-	keep := func(page []Entry) error {
+	var kept []Entry
+	revision, err := s.Survey(ctx, func(page []Entry) error {
 		for _, e := range page {
-			if e.Kind == KindRestored || e.Kind == KindBook || e.Kind == KindRecord {
-				remembered = append(remembered, e)
+			if judged[e.Kind] {
+				kept = append(kept, e)
 			}
 		}
 		return add(page)
+	})
+	if err != nil {
+		return 0, err
 	}
-	for _, kind := range Mirrored() {
-		if err := s.listRoom(ctx, kind, &revision, keep); err != nil {
-			return 0, err
-		}
-	}
-	s.past.list(remembered, revision)
+	s.past.list(kept, revision)
 	return revision, nil
 }
 

@@ -23,7 +23,7 @@ type Plane struct{ Store *store.Store }
 // open adjustments to its own.
 func (p Plane) Cut(ctx context.Context, campaign ids.CampaignID) (verify.Cut, error) {
 	cut := verify.Cut{Open: map[core.BookKey]bool{}, Deleted: map[ids.CampaignID]bool{}, Unreadable: map[string]error{}}
-	revision, err := p.Store.List(ctx, func(entries []store.Entry) error {
+	revision, err := p.Store.Survey(ctx, func(entries []store.Entry) error {
 		for _, e := range entries {
 			if e.Err != nil {
 				cut.Unreadable[e.Kind.String()+": "+e.Key] = e.Err
