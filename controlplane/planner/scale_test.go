@@ -102,7 +102,10 @@ func TestThousandCells(t *testing.T) {
 // TestThousandSKUs: a campaign of 1,000 SKUs is published, book by book, and what it
 // takes grows with the SKUs.
 func TestThousandSKUs(t *testing.T) {
-	const n = 1000
+	n := 1000
+	if raceDetector { // ten times slower, and no other interleavings
+		n = 100
+	}
 	r := newRig(t)
 	r.plant(2)
 	r.lead()

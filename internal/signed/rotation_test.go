@@ -20,9 +20,12 @@ func TestRotationWithoutDowntime(t *testing.T) {
 	stop := make(chan struct{})
 	var issuing sync.WaitGroup
 	signedBy := make([]map[string]int, len(rings))
+	began := make([]chan struct{}, len(rings))
 	for i, mine := range rings {
-		signedBy[i] = map[string]int{}
+		signedBy[i], began[i] = map[string]int{}, make(chan struct{})
 		issuing.Go(func() {
+			begin := sync.OnceFunc(func() { close(began[i]) })
+			defer begin()
 			for {
 				select {
 				case <-stop:
@@ -36,6 +39,7 @@ func TestRotationWithoutDowntime(t *testing.T) {
 					return
 				}
 				signedBy[i][by]++
+				begin()
 				for j, other := range rings {
 					if _, err := VerifyPermit(token, other.Keys()); err != nil {
 						t.Errorf("what %d signed with %s is refused at %d", i, by, j)
@@ -51,6 +55,9 @@ func TestRotationWithoutDowntime(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+	for _, b := range began { // each signs while the keys change under it
+		<-b
 	}
 	states := []Status{{KID: kid(0), State: Active, NotBefore: at}}
 	for n := 1; n <= 5; n++ {
