@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/clock"
 )
 
 // ErrCompacted: the revision asked for is no longer in etcd's history; list again.
@@ -99,9 +100,12 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 	// A stream of its own: the client would put this watch on the stream of one before,
 	// which may still wait for the member that said nothing.
 	ctx = metadata.AppendToOutgoingContext(ctx, "cellquota-watch", strconv.FormatInt(s.watches.Add(1), 10))
-	watch := s.client.Watch(clientv3.WithRequireLeader(ctx), s.keys.prefix+"/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithProgressNotify())
 	quiet := s.clock.NewTicker(progressEvery)
 	defer quiet.Stop()
+	watch, err := s.begin(ctx, cancel, from, quiet)
+	if err != nil {
+		return err
+	}
 	quietFor, unheard, looks, lost := 0, 0, 0, s.past.loss()
 	for {
 		select {
@@ -115,7 +119,7 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 				s.choose(ctx)
 			}
 			if quietFor++; quietFor%headEvery == 0 && unheard == 1 { // the watch answers
-				_, _ = s.Head(ctx) // only to judge its revision
+				s.judgeHead(ctx)
 			}
 			if why := s.past.loss(); why != lost {
 				return fmt.Errorf("watch: %w: %s", core.ErrRestored, why)
@@ -142,6 +146,35 @@ func (s *Store) Watch(ctx context.Context, from int64, deliver func(Batch) error
 			}
 		}
 	}
+}
+
+// begin makes the watch, within the time in which a made one would be found
+// silent: the client waits for the member's word that it watches, for as long as
+// the connection lives.
+func (s *Store) begin(ctx context.Context, cancel context.CancelFunc, from int64, tick clock.Ticker) (clientv3.WatchChan, error) {
+	made := make(chan clientv3.WatchChan, 1)
+	go func() { // ends with ctx
+		made <- s.client.Watch(clientv3.WithRequireLeader(ctx), s.keys.prefix+"/", clientv3.WithPrefix(), clientv3.WithRev(from), clientv3.WithProgressNotify())
+	}()
+	for range silentAfter + 1 {
+		select {
+		case watch := <-made:
+			return watch, nil
+		case <-tick.C():
+		}
+	}
+	cancel()
+	<-made
+	return nil, fmt.Errorf("watch: not begun after %s", (silentAfter+1)*progressEvery)
+}
+
+// judgeHead asks how far etcd is, only to judge the answer's revision. Bounded by
+// one pace of the watch: a member that says nothing must not hide that the watch
+// says nothing either.
+func (s *Store) judgeHead(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, progressEvery)
+	defer cancel()
+	_, _ = s.Head(ctx)
 }
 
 // progressEvery is how often a quiet watch is asked how far it is.

@@ -21,7 +21,7 @@ func TestAMemberThatSaysNothingDoesNotHideAFence(t *testing.T) {
 	etcd := testkit.Etcd(t, 3)
 	open := func(addrs []string) *store.Store {
 		t.Helper()
-		s, err := store.Open(store.Config{Endpoints: addrs, Prefix: "/cellquota"}, store.Deps{Clock: clock.System()})
+		s, err := store.Open(store.Config{Endpoints: addrs, Prefix: "/cellquota", Timeout: 3 * time.Second}, store.Deps{Clock: clock.System()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,19 +35,19 @@ func TestAMemberThatSaysNothingDoesNotHideAFence(t *testing.T) {
 		w := fault.New(t, endpoint)
 		wires, addrs = append(wires, w), append(addrs, w.Addr())
 	}
-	v, err := view.New(open(addrs), view.Deps{Clock: clock.System()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, v)
 	ctx := testkit.Deadline(t)
-	if _, err := v.WaitFor(ctx, putCell(t, direct, 1, core.CellActive, 1)); err != nil {
-		t.Fatal(err)
-	}
-	for i, wire := range wires { // one of them has the watch
-		wire.Silence(fault.BothWays)
+	for i, wire := range wires { // a view of its own each time: one member at a time is the promise
+		v, err := view.New(open(addrs), view.Deps{Clock: clock.System()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, v)
+		if _, err := v.WaitFor(ctx, putCell(t, direct, 1, core.CellActive, int64(2*i+1))); err != nil {
+			t.Fatal(err)
+		}
+		wire.Silence(fault.BothWays) // one of the three has the watch
 		from := time.Now()
-		revision := putCell(t, direct, 1, core.CellFencing, int64(i+2))
+		revision := putCell(t, direct, 1, core.CellFencing, int64(2*i+2))
 		snap, err := v.WaitFor(ctx, revision)
 		if err != nil {
 			t.Fatal(err)
