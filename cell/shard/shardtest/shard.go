@@ -91,7 +91,7 @@ func New(t testing.TB, orders int, change ...func(*pb.CampaignRules)) *Shard {
 
 // rules of a campaign that is open for an hour around now, every bucket of which is owned here.
 func rules() *pb.CampaignRules {
-	now := time.Now()
+	now := clock.System().Now()
 	return &pb.CampaignRules{
 		Version: 1, State: pb.CampaignState_CAMPAIGN_STATE_PUBLISHED,
 		Spec: &pb.CampaignSpec{
@@ -128,7 +128,7 @@ func (s *Shard) order(n int) {
 		user := ids.UserID(fmt.Sprint("u", i))
 		res := ids.DeriveReservation(Campaign, SKU, user, "r", Cell, s.build)
 		batch.Messages = append(batch.Messages, shard.Message{Offset: int64(i), Admission: reservation.Admission{
-			Reservation: res, Request: "r", Campaign: Campaign, SKU: SKU, User: user, Quantity: 1, Build: s.build, Fingerprint: "f", Price: Price, AdmittedAt: time.Now(),
+			Reservation: res, Request: "r", Campaign: Campaign, SKU: SKU, User: user, Quantity: 1, Build: s.build, Fingerprint: "f", Price: Price, AdmittedAt: clock.System().Now(),
 		}})
 		s.Orders = append(s.Orders, res.Order())
 	}
