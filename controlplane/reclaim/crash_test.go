@@ -3,97 +3,25 @@ package reclaim_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/testkit"
+	"github.com/cellquota/cellquota/internal/testkit/fault"
 )
-
-// life ends at its n-th effect: a commit in etcd or a write in a shard. Dead,
-// nothing comes through any more. With after, the last effect happened and its
-// answer was lost.
-type life struct {
-	mu    sync.Mutex
-	left  int
-	after bool
-	end   context.CancelFunc
-	ended bool
-}
-
-// spend runs one effect, or what is left of it.
-func (l *life) spend(effect func() error) error {
-	l.mu.Lock()
-	l.left--
-	last, dead := l.left == 0, l.ended || l.left < 0
-	l.mu.Unlock()
-	switch {
-	case dead:
-		return context.Canceled
-	case !last:
-		return effect()
-	}
-	if l.after {
-		_ = effect()
-	}
-	l.mu.Lock()
-	l.ended = true
-	l.mu.Unlock()
-	l.end()
-	return context.Canceled
-}
-
-func (l *life) dead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ended
-}
-
-// mortalKV is etcd as a process with a life sees it.
-type mortalKV struct {
-	clientv3.KV
-	life *life
-}
-
-func (k mortalKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if k.life.dead() {
-		return nil, context.Canceled
-	}
-	return k.KV.Get(ctx, key, opts...)
-}
-
-func (k mortalKV) Txn(ctx context.Context) clientv3.Txn { return &mortalTxn{k.KV.Txn(ctx), k.life} }
-
-type mortalTxn struct {
-	clientv3.Txn
-	life *life
-}
-
-func (t *mortalTxn) If(c ...clientv3.Cmp) clientv3.Txn  { t.Txn = t.Txn.If(c...); return t }
-func (t *mortalTxn) Then(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(o...); return t }
-
-func (t *mortalTxn) Commit() (resp *clientv3.TxnResponse, err error) {
-	err = t.life.spend(func() (err error) {
-		resp, err = t.Txn.Commit()
-		return err
-	})
-	return resp, err
-}
 
 // mortalShards are shards as the same process sees them.
 type mortalShards struct {
 	reclaim.Files
-	life *life
+	life *fault.Life
 }
 
 func (s mortalShards) Open(ctx context.Context, spec core.CellSpec) (reclaim.Shard, error) {
-	if s.life.dead() {
+	if s.life.Dead() {
 		return nil, context.Canceled
 	}
 	shard, err := s.Files.Open(ctx, spec)
@@ -102,11 +30,11 @@ func (s mortalShards) Open(ctx context.Context, spec core.CellSpec) (reclaim.Sha
 
 type mortalShard struct {
 	reclaim.Shard
-	life *life
+	life *fault.Life
 }
 
 func (s mortalShard) Fence(ctx context.Context, cell string, version fencing.Version, reason string) (p fencing.Proof, err error) {
-	err = s.life.spend(func() (err error) {
+	err = s.life.Spend(func() (err error) {
 		p, err = s.Shard.Fence(context.WithoutCancel(ctx), cell, version, reason)
 		return err
 	})
@@ -114,11 +42,11 @@ func (s mortalShard) Fence(ctx context.Context, cell string, version fencing.Ver
 }
 
 func (s mortalShard) Restore(ctx context.Context, cell string, version fencing.Version, group, reason string) error {
-	return s.life.spend(func() error { return s.Shard.Restore(context.WithoutCancel(ctx), cell, version, group, reason) })
+	return s.life.Spend(func() error { return s.Shard.Restore(context.WithoutCancel(ctx), cell, version, group, reason) })
 }
 
 func (s mortalShard) Activate(ctx context.Context, cell string, version fencing.Version, reason string) error {
-	return s.life.spend(func() error { return s.Shard.Activate(context.WithoutCancel(ctx), cell, version, reason) })
+	return s.life.Spend(func() error { return s.Shard.Activate(context.WithoutCancel(ctx), cell, version, reason) })
 }
 
 // live drives an operation with a driver that dies at its n-th effect. It tells
@@ -127,8 +55,8 @@ func (w *world) live(operation string, n int, after bool) (died bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(testkit.Deadline(w.t))
 	defer cancel()
-	l := &life{left: n, after: after, end: cancel}
-	s := w.openStore(func(kv clientv3.KV) clientv3.KV { return mortalKV{kv, l} })
+	l := fault.Live(n, after, cancel)
+	s := w.openStore(l.KV)
 	d := reclaim.New(reclaim.Config{RetryInterval: time.Nanosecond, CloseGrace: time.Millisecond}, s, w.view, mortalShards{reclaim.Files{}, l}, clock.System(), nil)
 	for range 100 {
 		op, err := w.store.Operation(testkit.Deadline(w.t), operation)
@@ -136,12 +64,12 @@ func (w *world) live(operation string, n int, after bool) (died bool) {
 			w.t.Fatal(err)
 		}
 		if op.State.Terminal() {
-			return l.dead()
+			return l.Dead()
 		}
-		if err := d.Step(ctx, w.leader, op); err != nil && !l.dead() {
+		if err := d.Step(ctx, w.leader, op); err != nil && !l.Dead() {
 			w.t.Fatalf("effect %d: %v", n, err)
 		}
-		if l.dead() {
+		if l.Dead() {
 			return true
 		}
 	}

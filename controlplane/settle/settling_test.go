@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/archive"
@@ -19,6 +16,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/testkit"
+	"github.com/cellquota/cellquota/internal/testkit/fault"
 )
 
 // over: 12 units are sold, 3 came back, and the sale is over.
@@ -254,80 +252,13 @@ func TestSettlingOutlivesItsLeader(t *testing.T) {
 	}
 }
 
-// life ends at its n-th effect. With after, that effect happened and its answer was
-// lost.
-type life struct {
-	mu    sync.Mutex
-	left  int
-	after bool
-	end   context.CancelFunc
-	ended bool
-}
-
-func (l *life) spend(effect func() error) error {
-	l.mu.Lock()
-	l.left--
-	last, dead := l.left == 0, l.ended || l.left < 0
-	l.mu.Unlock()
-	switch {
-	case dead:
-		return context.Canceled
-	case !last:
-		return effect()
-	}
-	if l.after {
-		_ = effect()
-	}
-	l.mu.Lock()
-	l.ended = true
-	l.mu.Unlock()
-	l.end()
-	return context.Canceled
-}
-
-func (l *life) dead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ended
-}
-
-type mortalKV struct {
-	clientv3.KV
-	life *life
-}
-
-func (k mortalKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	if k.life.dead() {
-		return nil, context.Canceled
-	}
-	return k.KV.Get(ctx, key, opts...)
-}
-
-func (k mortalKV) Txn(ctx context.Context) clientv3.Txn { return &mortalTxn{k.KV.Txn(ctx), k.life} }
-
-type mortalTxn struct {
-	clientv3.Txn
-	life *life
-}
-
-func (t *mortalTxn) If(c ...clientv3.Cmp) clientv3.Txn  { t.Txn = t.Txn.If(c...); return t }
-func (t *mortalTxn) Then(o ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(o...); return t }
-
-func (t *mortalTxn) Commit() (resp *clientv3.TxnResponse, err error) {
-	err = t.life.spend(func() (err error) {
-		resp, err = t.Txn.Commit()
-		return err
-	})
-	return resp, err
-}
-
 type mortalArchive struct {
 	archive.Archive
-	life *life
+	life *fault.Life
 }
 
 func (a mortalArchive) Put(ctx context.Context, name string, content []byte) (object core.ArchiveObject, err error) {
-	err = a.life.spend(func() (err error) {
+	err = a.life.Spend(func() (err error) {
 		object, err = a.Archive.Put(context.WithoutCancel(ctx), name, content)
 		return err
 	})
@@ -340,10 +271,10 @@ func (w *world) live(n int, after bool) (died bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(testkit.Deadline(w.t))
 	defer cancel()
-	l := &life{left: n, after: after, end: cancel}
-	d := w.driver(w.openStore(func(kv clientv3.KV) clientv3.KV { return mortalKV{kv, l} }), mortalArchive{w.archive, l})
+	l := fault.Live(n, after, cancel)
+	d := w.driver(w.openStore(l.KV), mortalArchive{w.archive, l})
 	for range 6 {
-		if d.Tick(ctx, w.leader); l.dead() {
+		if d.Tick(ctx, w.leader); l.Dead() {
 			return true
 		}
 		w.seen()

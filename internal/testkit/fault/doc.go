@@ -1,5 +1,5 @@
-// Package fault is a wire between a client and a server that a test can hurt: a
-// small TCP proxy on loopback.
+// Package fault hurts on purpose: a wire between a client and a server (a small TCP
+// proxy on loopback), and a process that dies at its n-th effect (Life).
 //
 // Two kinds of hurt, because programs meet them differently:
 //
@@ -17,5 +17,5 @@
 // holds one piece at a time.
 //
 // Neighbours: tests of stores, views and clients put it before an etcd member or a
-// replica. It knows neither.
+// replica; tests of drivers live lives. It knows none of them.
 package fault
