@@ -8,7 +8,8 @@
 //  1. close:    campaigns whose close_at has passed become CLOSED
 //  2. publish:  each PUBLISHING campaign goes one step on (publish.go has the table)
 //  3. join:     cells that joined after the publish get an allocation of 0 in every book
-//  4. rules:    each linked cell gets the newest rules of each of its campaigns
+//  4. rules:    each linked cell gets the newest rules of each of its campaigns, and
+//     whether an operator paused it (switch.go)
 //  5. adjust:   each open adjustment is sent to its cell, in the order of numbers;
 //     each limit change that no shard has recorded to one cell of its book
 //  6. operate:  each open operation of another kind is handed to the driver of its kind,
@@ -41,6 +42,6 @@
 // # Neighbours
 //
 // link implements Cells and calls the On… handlers; reclaim, quota and settle
-// implement Operations for their kinds (ByKind); edges' acknowledgements come through Edges, which package api
-// implements.
+// implement Operations for their kinds (ByKind); edges' acknowledgements come
+// through Edges, which package api implements.
 package planner
