@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -23,7 +21,6 @@ func (s *Store) choose(ctx context.Context) {
 	if len(s.members) < 2 {
 		return
 	}
-	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, memberPatience)
 	defer cancel()
 	answers := make([]bool, len(s.members))
@@ -47,21 +44,6 @@ func (s *Store) choose(ctx context.Context) {
 	if !slices.Equal(there, s.client.Endpoints()) {
 		s.log.WarnContext(ctx, "members of etcd that are used", telemetry.Event, "etcd_members", "members", there, "of", len(s.members))
 		s.client.SetEndpoints(there...)
-		s.settle(parent)
-	}
-}
-
-// settle waits, bounded, until the client asks the chosen members: it goes over to
-// them by itself a moment later, and a call that it sends to the member that was
-// left out would hang for the whole of its own time.
-func (s *Store) settle(ctx context.Context) {
-	for range 5 {
-		probe, cancel := context.WithTimeout(ctx, memberPatience)
-		_, err := s.kv.Get(probe, s.keys.term(), clientv3.WithKeysOnly())
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return
-		}
 	}
 }
 
