@@ -94,9 +94,9 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// level: a process that may not write is no fault of its own; link says why, once.
+// level: a process that may not write does not warn every second.
 func level(err error) slog.Level {
-	if errors.Is(err, shard.ErrNoWriter) || errors.Is(err, shard.ErrFenced) || errors.Is(err, shard.ErrState) {
+	if shard.MayNotWrite(err) {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn

@@ -72,6 +72,12 @@ func SafeToRetry(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrState) || errors.Is(err, ErrBusy)
 }
 
+// MayNotWrite tells that this process may not write now: fenced, settling only, or without a version.
+// That is no fault of the loop that met it; the cell's link says why, once.
+func MayNotWrite(err error) bool {
+	return errors.Is(err, ErrNoWriter) || errors.Is(err, ErrFenced) || errors.Is(err, ErrState)
+}
+
 // own maps the SQLSTATEs that our functions raise.
 var own = map[string]error{
 	"CQ001": ErrFenced, "CQ003": ErrFenced, "CQ002": ErrState, "CQ004": ErrNoFence,
