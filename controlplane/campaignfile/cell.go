@@ -30,10 +30,12 @@ func ParseCell(text string) (core.CellSpec, []Fault) {
 		Weight: uint32(root.count("weight", 1)),
 		Redis: core.RedisSpec{
 			Mode: redis.text("mode", "standalone"), Addrs: redis.texts("addrs"), PasswordFile: redis.text("password_file", ""), MasterName: redis.text("master_name", ""),
+			TLS: redis.storeTLS(),
 		},
 		Kafka: core.KafkaSpec{
 			Brokers: kafka.texts("brokers"), Topic: kafka.text("topic", core.DefaultTopic(id)),
 			Partitions: kafka.count("partitions", 1), Replication: kafka.count("replication", 1),
+			TLS: kafka.storeTLS(), SASL: kafka.sasl(),
 		},
 		Shard: core.ShardSpec{
 			DSNFile: shard.text("dsn_file", ""), ReaderDSNFile: shard.text("reader_dsn_file", ""), FencerDSNFile: shard.text("fencer_dsn_file", ""),
@@ -49,4 +51,20 @@ func ParseCell(text string) (core.CellSpec, []Fault) {
 		return core.CellSpec{}, faults
 	}
 	return spec, nil
+}
+
+// storeTLS reads the block tls of a store; without one the store is reached in plain text.
+func (o *object) storeTLS() core.StoreTLS {
+	t := o.child("tls")
+	t.noSecrets("ca", "cert", "key")
+	defer t.close()
+	return core.StoreTLS{CAFile: t.text("ca_file", ""), CertFile: t.text("cert_file", ""), KeyFile: t.text("key_file", ""), ServerName: t.text("server_name", "")}
+}
+
+// sasl reads the login at the brokers.
+func (o *object) sasl() core.KafkaSASL {
+	l := o.child("sasl")
+	l.noSecrets("password")
+	defer l.close()
+	return core.KafkaSASL{Mechanism: l.text("mechanism", ""), User: l.text("user", ""), PasswordFile: l.text("password_file", "")}
 }

@@ -66,7 +66,7 @@ cell_id: Cell_1
 region: east
 weight: 0
 redis: {mode: ring, addrs: ["nowhere"], password: hunter2, master_name: m}
-kafka: {brokers: [], partitions: 0}
+kafka: {brokers: [], partitions: 0, tls: {cert_file: c, ca: hunter2}, sasl: {mechanism: NONE, password: hunter2}}
 shard:
   dsn: postgres://app:hunter2@db/x
   reader_dsn_file: postgres://reader:hunter2@db/x
@@ -83,6 +83,7 @@ colour: red
 	}
 	want := map[string]int{
 		"cell_id": 3, "weight": 5, "redis.mode": 6, "redis.addrs[0]": 6, "redis.password": 6, "redis.master_name": 6, "kafka.brokers": 7, "kafka.partitions": 7,
+		"kafka.tls.cert_file": 7, "kafka.tls.ca": 7, "kafka.sasl.mechanism": 7, "kafka.sasl.password": 7,
 		"shard.dsn": 9, "shard.reader_dsn_file": 10, "shard.replicated": 12, "colour": 13,
 	}
 	for path, line := range want {

@@ -11,9 +11,12 @@ func CellSpec(s core.CellSpec) *pb.CellSpec {
 	return &pb.CellSpec{
 		CellId: string(s.ID), Region: s.Region, InstanceGroup: s.InstanceGroup,
 		Weight: int32(s.Weight),
-		Redis:  &pb.RedisSpec{Mode: s.Redis.Mode, Addrs: s.Redis.Addrs, PasswordFile: s.Redis.PasswordFile, MasterName: s.Redis.MasterName},
+		Redis: &pb.RedisSpec{
+			Mode: s.Redis.Mode, Addrs: s.Redis.Addrs, PasswordFile: s.Redis.PasswordFile, MasterName: s.Redis.MasterName, Tls: storeTLS(s.Redis.TLS),
+		},
 		Kafka: &pb.KafkaSpec{
 			Brokers: s.Kafka.Brokers, Topic: s.Kafka.Topic, Partitions: s.Kafka.Partitions, Replication: s.Kafka.Replication,
+			Tls: storeTLS(s.Kafka.TLS), Sasl: kafkaSASL(s.Kafka.SASL),
 		},
 		Shard: &pb.ShardSpec{
 			DsnFile: s.Shard.DSNFile, ReaderDsnFile: s.Shard.ReaderDSNFile, FencerDsnFile: s.Shard.FencerDSNFile, Replicated: s.Shard.Replicated,
@@ -28,16 +31,42 @@ func FromCellSpec(p *pb.CellSpec) core.CellSpec {
 		Weight: uint32(p.GetWeight()),
 		Redis: core.RedisSpec{
 			Mode: p.GetRedis().GetMode(), Addrs: p.GetRedis().GetAddrs(), PasswordFile: p.GetRedis().GetPasswordFile(), MasterName: p.GetRedis().GetMasterName(),
+			TLS: fromStoreTLS(p.GetRedis().GetTls()),
 		},
 		Kafka: core.KafkaSpec{
 			Brokers: p.GetKafka().GetBrokers(), Topic: p.GetKafka().GetTopic(),
 			Partitions: p.GetKafka().GetPartitions(), Replication: p.GetKafka().GetReplication(),
+			TLS: fromStoreTLS(p.GetKafka().GetTls()), SASL: fromKafkaSASL(p.GetKafka().GetSasl()),
 		},
 		Shard: core.ShardSpec{
 			DSNFile: p.GetShard().GetDsnFile(), ReaderDSNFile: p.GetShard().GetReaderDsnFile(), FencerDSNFile: p.GetShard().GetFencerDsnFile(),
 			Replicated: p.GetShard().GetReplicated(),
 		},
 	}
+}
+
+// storeTLS gives no message for plain text.
+func storeTLS(t core.StoreTLS) *pb.StoreTls {
+	if t == (core.StoreTLS{}) {
+		return nil
+	}
+	return &pb.StoreTls{CaFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+}
+
+func fromStoreTLS(p *pb.StoreTls) core.StoreTLS {
+	return core.StoreTLS{CAFile: p.GetCaFile(), CertFile: p.GetCertFile(), KeyFile: p.GetKeyFile(), ServerName: p.GetServerName()}
+}
+
+// kafkaSASL gives no message where nobody logs in.
+func kafkaSASL(l core.KafkaSASL) *pb.KafkaSasl {
+	if l == (core.KafkaSASL{}) {
+		return nil
+	}
+	return &pb.KafkaSasl{Mechanism: l.Mechanism, User: l.User, PasswordFile: l.PasswordFile}
+}
+
+func fromKafkaSASL(p *pb.KafkaSasl) core.KafkaSASL {
+	return core.KafkaSASL{Mechanism: p.GetMechanism(), User: p.GetUser(), PasswordFile: p.GetPasswordFile()}
 }
 
 // Stock gives one stock row for the wire.

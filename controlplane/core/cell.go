@@ -57,6 +57,7 @@ type RedisSpec struct {
 	Addrs        []string
 	PasswordFile string // "": none is asked for
 	MasterName   string // sentinel only; "" is DefaultMaster
+	TLS          StoreTLS
 }
 
 // DefaultMaster is the name of the master that sentinels are asked for.
@@ -68,6 +69,8 @@ type KafkaSpec struct {
 	Topic       string
 	Partitions  int32
 	Replication int32
+	TLS         StoreTLS
+	SASL        KafkaSASL
 }
 
 // ShardSpec names the cell's PostgreSQL by files that the control plane can read.
@@ -106,6 +109,9 @@ func (s CellSpec) Check() []rpcstatus.Violation {
 	f.add(!topicGrammar.MatchString(s.Kafka.Topic), "kafka.topic", "must be 1 to 249 of A-Z, a-z, 0-9, ., _ and -")
 	f.add(s.Kafka.Partitions < 1 || s.Kafka.Partitions > 1000, "kafka.partitions", "must be from 1 to 1000")
 	f.add(s.Kafka.Replication < 1 || s.Kafka.Replication > 15, "kafka.replication", "must be from 1 to 15")
+	f.storeTLS("redis.tls", s.Redis.TLS)
+	f.storeTLS("kafka.tls", s.Kafka.TLS)
+	f.sasl("kafka.sasl", s.Kafka.SASL)
 	f.add(len(s.Redis.MasterName) > 128 || s.Redis.MasterName != "" && s.Redis.Mode != "sentinel", "redis.master_name", "must have at most 128 bytes and goes with mode sentinel")
 	if s.Redis.PasswordFile != "" {
 		f.file("redis.password_file", s.Redis.PasswordFile)

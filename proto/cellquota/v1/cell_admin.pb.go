@@ -131,7 +131,10 @@ type RedisSpec struct {
 	// File with the password, which the control plane can read too; empty: none is asked for.
 	PasswordFile string `protobuf:"bytes,3,opt,name=password_file,json=passwordFile,proto3" json:"password_file,omitempty"`
 	// Sentinel only: name of the master; cellquota by default.
-	MasterName    string `protobuf:"bytes,4,opt,name=master_name,json=masterName,proto3" json:"master_name,omitempty"`
+	MasterName string `protobuf:"bytes,4,opt,name=master_name,json=masterName,proto3" json:"master_name,omitempty"`
+	// How the control plane reaches the servers encrypted; unset: plain text, which is refused unless
+	// it runs with dev and every server is on loopback. Sentinels speak TLS too.
+	Tls           *StoreTls `protobuf:"bytes,5,opt,name=tls,proto3" json:"tls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -194,6 +197,151 @@ func (x *RedisSpec) GetMasterName() string {
 	return ""
 }
 
+func (x *RedisSpec) GetTls() *StoreTls {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+// StoreTls names the files by which servers of a store are known, and by which a client of theirs
+// shows who it is. Every replica of the control plane can read them.
+type StoreTls struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Authorities that sign the servers' certificates, PEM.
+	CaFile string `protobuf:"bytes,1,opt,name=ca_file,json=caFile,proto3" json:"ca_file,omitempty"`
+	// Certificate chain that is shown to the servers, PEM; empty: none. Together with key_file.
+	CertFile string `protobuf:"bytes,2,opt,name=cert_file,json=certFile,proto3" json:"cert_file,omitempty"`
+	// Private key of that certificate, PEM.
+	KeyFile string `protobuf:"bytes,3,opt,name=key_file,json=keyFile,proto3" json:"key_file,omitempty"`
+	// The name that every server's certificate must have; empty: the host that is dialled.
+	ServerName    string `protobuf:"bytes,4,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreTls) Reset() {
+	*x = StoreTls{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreTls) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreTls) ProtoMessage() {}
+
+func (x *StoreTls) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreTls.ProtoReflect.Descriptor instead.
+func (*StoreTls) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *StoreTls) GetCaFile() string {
+	if x != nil {
+		return x.CaFile
+	}
+	return ""
+}
+
+func (x *StoreTls) GetCertFile() string {
+	if x != nil {
+		return x.CertFile
+	}
+	return ""
+}
+
+func (x *StoreTls) GetKeyFile() string {
+	if x != nil {
+		return x.KeyFile
+	}
+	return ""
+}
+
+func (x *StoreTls) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
+// KafkaSasl says as whom the control plane logs in to the brokers.
+type KafkaSasl struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+	Mechanism string `protobuf:"bytes,1,opt,name=mechanism,proto3" json:"mechanism,omitempty"`
+	// The user's name.
+	User string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// File with the password, which every replica of the control plane can read.
+	PasswordFile  string `protobuf:"bytes,3,opt,name=password_file,json=passwordFile,proto3" json:"password_file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KafkaSasl) Reset() {
+	*x = KafkaSasl{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KafkaSasl) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KafkaSasl) ProtoMessage() {}
+
+func (x *KafkaSasl) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KafkaSasl.ProtoReflect.Descriptor instead.
+func (*KafkaSasl) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *KafkaSasl) GetMechanism() string {
+	if x != nil {
+		return x.Mechanism
+	}
+	return ""
+}
+
+func (x *KafkaSasl) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *KafkaSasl) GetPasswordFile() string {
+	if x != nil {
+		return x.PasswordFile
+	}
+	return ""
+}
+
 // KafkaSpec names the cell's topic.
 type KafkaSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -204,14 +352,19 @@ type KafkaSpec struct {
 	// Partitions, at least 1.
 	Partitions int32 `protobuf:"varint,3,opt,name=partitions,proto3" json:"partitions,omitempty"`
 	// Replication factor, at least 1.
-	Replication   int32 `protobuf:"varint,4,opt,name=replication,proto3" json:"replication,omitempty"`
+	Replication int32 `protobuf:"varint,4,opt,name=replication,proto3" json:"replication,omitempty"`
+	// How the control plane reaches the brokers encrypted; unset: plain text, which is refused unless
+	// it runs with dev and every broker is on loopback.
+	Tls *StoreTls `protobuf:"bytes,5,opt,name=tls,proto3" json:"tls,omitempty"`
+	// As whom it logs in there; unset: as nobody.
+	Sasl          *KafkaSasl `protobuf:"bytes,6,opt,name=sasl,proto3" json:"sasl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KafkaSpec) Reset() {
 	*x = KafkaSpec{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[2]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -223,7 +376,7 @@ func (x *KafkaSpec) String() string {
 func (*KafkaSpec) ProtoMessage() {}
 
 func (x *KafkaSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[2]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -236,7 +389,7 @@ func (x *KafkaSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KafkaSpec.ProtoReflect.Descriptor instead.
 func (*KafkaSpec) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{2}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *KafkaSpec) GetBrokers() []string {
@@ -267,6 +420,20 @@ func (x *KafkaSpec) GetReplication() int32 {
 	return 0
 }
 
+func (x *KafkaSpec) GetTls() *StoreTls {
+	if x != nil {
+		return x.Tls
+	}
+	return nil
+}
+
+func (x *KafkaSpec) GetSasl() *KafkaSasl {
+	if x != nil {
+		return x.Sasl
+	}
+	return nil
+}
+
 // ShardSpec names the cell's PostgreSQL by files that the control plane can read.
 type ShardSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -284,7 +451,7 @@ type ShardSpec struct {
 
 func (x *ShardSpec) Reset() {
 	*x = ShardSpec{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[3]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -296,7 +463,7 @@ func (x *ShardSpec) String() string {
 func (*ShardSpec) ProtoMessage() {}
 
 func (x *ShardSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[3]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -309,7 +476,7 @@ func (x *ShardSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardSpec.ProtoReflect.Descriptor instead.
 func (*ShardSpec) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{3}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ShardSpec) GetDsnFile() string {
@@ -363,7 +530,7 @@ type Instance struct {
 
 func (x *Instance) Reset() {
 	*x = Instance{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[4]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -375,7 +542,7 @@ func (x *Instance) String() string {
 func (*Instance) ProtoMessage() {}
 
 func (x *Instance) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[4]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -388,7 +555,7 @@ func (x *Instance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Instance.ProtoReflect.Descriptor instead.
 func (*Instance) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{4}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Instance) GetInstanceId() string {
@@ -487,7 +654,7 @@ type Cell struct {
 
 func (x *Cell) Reset() {
 	*x = Cell{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[5]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +666,7 @@ func (x *Cell) String() string {
 func (*Cell) ProtoMessage() {}
 
 func (x *Cell) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[5]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +679,7 @@ func (x *Cell) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cell.ProtoReflect.Descriptor instead.
 func (*Cell) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{5}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Cell) GetSpec() *CellSpec {
@@ -649,7 +816,7 @@ type CreateCellRequest struct {
 
 func (x *CreateCellRequest) Reset() {
 	*x = CreateCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[6]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +828,7 @@ func (x *CreateCellRequest) String() string {
 func (*CreateCellRequest) ProtoMessage() {}
 
 func (x *CreateCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[6]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +841,7 @@ func (x *CreateCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCellRequest.ProtoReflect.Descriptor instead.
 func (*CreateCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{6}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CreateCellRequest) GetSpec() *CellSpec {
@@ -711,7 +878,7 @@ type CreateCellResponse struct {
 
 func (x *CreateCellResponse) Reset() {
 	*x = CreateCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[7]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +890,7 @@ func (x *CreateCellResponse) String() string {
 func (*CreateCellResponse) ProtoMessage() {}
 
 func (x *CreateCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[7]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +903,7 @@ func (x *CreateCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCellResponse.ProtoReflect.Descriptor instead.
 func (*CreateCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{7}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateCellResponse) GetCell() *Cell {
@@ -764,7 +931,7 @@ type GetCellRequest struct {
 
 func (x *GetCellRequest) Reset() {
 	*x = GetCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[8]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +943,7 @@ func (x *GetCellRequest) String() string {
 func (*GetCellRequest) ProtoMessage() {}
 
 func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[8]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +956,7 @@ func (x *GetCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellRequest.ProtoReflect.Descriptor instead.
 func (*GetCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{8}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetCellRequest) GetCellId() string {
@@ -810,7 +977,7 @@ type GetCellResponse struct {
 
 func (x *GetCellResponse) Reset() {
 	*x = GetCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[9]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +989,7 @@ func (x *GetCellResponse) String() string {
 func (*GetCellResponse) ProtoMessage() {}
 
 func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[9]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +1002,7 @@ func (x *GetCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCellResponse.ProtoReflect.Descriptor instead.
 func (*GetCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{9}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetCellResponse) GetCell() *Cell {
@@ -858,7 +1025,7 @@ type ListCellsRequest struct {
 
 func (x *ListCellsRequest) Reset() {
 	*x = ListCellsRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[10]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1037,7 @@ func (x *ListCellsRequest) String() string {
 func (*ListCellsRequest) ProtoMessage() {}
 
 func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[10]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1050,7 @@ func (x *ListCellsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsRequest.ProtoReflect.Descriptor instead.
 func (*ListCellsRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListCellsRequest) GetPageSize() int32 {
@@ -913,7 +1080,7 @@ type ListCellsResponse struct {
 
 func (x *ListCellsResponse) Reset() {
 	*x = ListCellsResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[11]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1092,7 @@ func (x *ListCellsResponse) String() string {
 func (*ListCellsResponse) ProtoMessage() {}
 
 func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[11]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1105,7 @@ func (x *ListCellsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCellsResponse.ProtoReflect.Descriptor instead.
 func (*ListCellsResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{11}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListCellsResponse) GetCells() []*Cell {
@@ -966,7 +1133,7 @@ type CellAdminServiceGetGateRequest struct {
 
 func (x *CellAdminServiceGetGateRequest) Reset() {
 	*x = CellAdminServiceGetGateRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[12]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1145,7 @@ func (x *CellAdminServiceGetGateRequest) String() string {
 func (*CellAdminServiceGetGateRequest) ProtoMessage() {}
 
 func (x *CellAdminServiceGetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[12]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1158,7 @@ func (x *CellAdminServiceGetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellAdminServiceGetGateRequest.ProtoReflect.Descriptor instead.
 func (*CellAdminServiceGetGateRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{12}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CellAdminServiceGetGateRequest) GetCellId() string {
@@ -1014,7 +1181,7 @@ type CellAdminServiceGetGateResponse struct {
 
 func (x *CellAdminServiceGetGateResponse) Reset() {
 	*x = CellAdminServiceGetGateResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[13]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1193,7 @@ func (x *CellAdminServiceGetGateResponse) String() string {
 func (*CellAdminServiceGetGateResponse) ProtoMessage() {}
 
 func (x *CellAdminServiceGetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[13]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1206,7 @@ func (x *CellAdminServiceGetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellAdminServiceGetGateResponse.ProtoReflect.Descriptor instead.
 func (*CellAdminServiceGetGateResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CellAdminServiceGetGateResponse) GetProcesses() []*GetGateResponse {
@@ -1081,7 +1248,7 @@ type FenceCellRequest struct {
 
 func (x *FenceCellRequest) Reset() {
 	*x = FenceCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[14]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1260,7 @@ func (x *FenceCellRequest) String() string {
 func (*FenceCellRequest) ProtoMessage() {}
 
 func (x *FenceCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[14]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1273,7 @@ func (x *FenceCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceCellRequest.ProtoReflect.Descriptor instead.
 func (*FenceCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FenceCellRequest) GetCellId() string {
@@ -1180,7 +1347,7 @@ type FenceCellResponse struct {
 
 func (x *FenceCellResponse) Reset() {
 	*x = FenceCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[15]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1359,7 @@ func (x *FenceCellResponse) String() string {
 func (*FenceCellResponse) ProtoMessage() {}
 
 func (x *FenceCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[15]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1372,7 @@ func (x *FenceCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceCellResponse.ProtoReflect.Descriptor instead.
 func (*FenceCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FenceCellResponse) GetOperation() *Operation {
@@ -1244,7 +1411,7 @@ type SkuUnits struct {
 
 func (x *SkuUnits) Reset() {
 	*x = SkuUnits{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[16]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1423,7 @@ func (x *SkuUnits) String() string {
 func (*SkuUnits) ProtoMessage() {}
 
 func (x *SkuUnits) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[16]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1436,7 @@ func (x *SkuUnits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkuUnits.ProtoReflect.Descriptor instead.
 func (*SkuUnits) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SkuUnits) GetCampaignId() string {
@@ -1312,7 +1479,7 @@ type ReclaimCellRequest struct {
 
 func (x *ReclaimCellRequest) Reset() {
 	*x = ReclaimCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[17]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1491,7 @@ func (x *ReclaimCellRequest) String() string {
 func (*ReclaimCellRequest) ProtoMessage() {}
 
 func (x *ReclaimCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[17]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1504,7 @@ func (x *ReclaimCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimCellRequest.ProtoReflect.Descriptor instead.
 func (*ReclaimCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReclaimCellRequest) GetCellId() string {
@@ -1390,7 +1557,7 @@ type ReclaimCellResponse struct {
 
 func (x *ReclaimCellResponse) Reset() {
 	*x = ReclaimCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[18]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1569,7 @@ func (x *ReclaimCellResponse) String() string {
 func (*ReclaimCellResponse) ProtoMessage() {}
 
 func (x *ReclaimCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[18]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1582,7 @@ func (x *ReclaimCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimCellResponse.ProtoReflect.Descriptor instead.
 func (*ReclaimCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{18}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReclaimCellResponse) GetOperation() *Operation {
@@ -1458,7 +1625,7 @@ type RestoreCellRequest struct {
 
 func (x *RestoreCellRequest) Reset() {
 	*x = RestoreCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[19]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1637,7 @@ func (x *RestoreCellRequest) String() string {
 func (*RestoreCellRequest) ProtoMessage() {}
 
 func (x *RestoreCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[19]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1650,7 @@ func (x *RestoreCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreCellRequest.ProtoReflect.Descriptor instead.
 func (*RestoreCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{19}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RestoreCellRequest) GetCellId() string {
@@ -1534,7 +1701,7 @@ type RestoreCellResponse struct {
 
 func (x *RestoreCellResponse) Reset() {
 	*x = RestoreCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[20]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1546,7 +1713,7 @@ func (x *RestoreCellResponse) String() string {
 func (*RestoreCellResponse) ProtoMessage() {}
 
 func (x *RestoreCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[20]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1559,7 +1726,7 @@ func (x *RestoreCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreCellResponse.ProtoReflect.Descriptor instead.
 func (*RestoreCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{20}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RestoreCellResponse) GetOperation() *Operation {
@@ -1595,7 +1762,7 @@ type UpdateCellRequest struct {
 
 func (x *UpdateCellRequest) Reset() {
 	*x = UpdateCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[21]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1774,7 @@ func (x *UpdateCellRequest) String() string {
 func (*UpdateCellRequest) ProtoMessage() {}
 
 func (x *UpdateCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[21]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1787,7 @@ func (x *UpdateCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateCellRequest.ProtoReflect.Descriptor instead.
 func (*UpdateCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{21}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UpdateCellRequest) GetSpec() *CellSpec {
@@ -1673,7 +1840,7 @@ type UpdateCellResponse struct {
 
 func (x *UpdateCellResponse) Reset() {
 	*x = UpdateCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[22]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1852,7 @@ func (x *UpdateCellResponse) String() string {
 func (*UpdateCellResponse) ProtoMessage() {}
 
 func (x *UpdateCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[22]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1865,7 @@ func (x *UpdateCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateCellResponse.ProtoReflect.Descriptor instead.
 func (*UpdateCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{22}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateCellResponse) GetCell() *Cell {
@@ -1737,7 +1904,7 @@ type CheckCellRequest struct {
 
 func (x *CheckCellRequest) Reset() {
 	*x = CheckCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[23]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1916,7 @@ func (x *CheckCellRequest) String() string {
 func (*CheckCellRequest) ProtoMessage() {}
 
 func (x *CheckCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[23]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1929,7 @@ func (x *CheckCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckCellRequest.ProtoReflect.Descriptor instead.
 func (*CheckCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{23}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CheckCellRequest) GetCellId() string {
@@ -1798,7 +1965,7 @@ type CellFinding struct {
 
 func (x *CellFinding) Reset() {
 	*x = CellFinding{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[24]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +1977,7 @@ func (x *CellFinding) String() string {
 func (*CellFinding) ProtoMessage() {}
 
 func (x *CellFinding) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[24]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +1990,7 @@ func (x *CellFinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellFinding.ProtoReflect.Descriptor instead.
 func (*CellFinding) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{24}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CellFinding) GetPart() string {
@@ -1874,7 +2041,7 @@ type CheckCellResponse struct {
 
 func (x *CheckCellResponse) Reset() {
 	*x = CheckCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[25]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +2053,7 @@ func (x *CheckCellResponse) String() string {
 func (*CheckCellResponse) ProtoMessage() {}
 
 func (x *CheckCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[25]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +2066,7 @@ func (x *CheckCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckCellResponse.ProtoReflect.Descriptor instead.
 func (*CheckCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{25}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CheckCellResponse) GetOk() bool {
@@ -1935,7 +2102,7 @@ type PauseCellRequest struct {
 
 func (x *PauseCellRequest) Reset() {
 	*x = PauseCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[26]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2114,7 @@ func (x *PauseCellRequest) String() string {
 func (*PauseCellRequest) ProtoMessage() {}
 
 func (x *PauseCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[26]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2127,7 @@ func (x *PauseCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCellRequest.ProtoReflect.Descriptor instead.
 func (*PauseCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{26}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PauseCellRequest) GetCellId() string {
@@ -2011,7 +2178,7 @@ type PauseCellResponse struct {
 
 func (x *PauseCellResponse) Reset() {
 	*x = PauseCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[27]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2190,7 @@ func (x *PauseCellResponse) String() string {
 func (*PauseCellResponse) ProtoMessage() {}
 
 func (x *PauseCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[27]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2203,7 @@ func (x *PauseCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCellResponse.ProtoReflect.Descriptor instead.
 func (*PauseCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{27}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PauseCellResponse) GetCell() *Cell {
@@ -2072,7 +2239,7 @@ type ResumeCellRequest struct {
 
 func (x *ResumeCellRequest) Reset() {
 	*x = ResumeCellRequest{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[28]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2251,7 @@ func (x *ResumeCellRequest) String() string {
 func (*ResumeCellRequest) ProtoMessage() {}
 
 func (x *ResumeCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[28]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2264,7 @@ func (x *ResumeCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCellRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{28}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResumeCellRequest) GetCellId() string {
@@ -2148,7 +2315,7 @@ type ResumeCellResponse struct {
 
 func (x *ResumeCellResponse) Reset() {
 	*x = ResumeCellResponse{}
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[29]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2327,7 @@ func (x *ResumeCellResponse) String() string {
 func (*ResumeCellResponse) ProtoMessage() {}
 
 func (x *ResumeCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[29]
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2340,7 @@ func (x *ResumeCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCellResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{29}
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ResumeCellResponse) GetCell() *Cell {
@@ -2202,20 +2369,33 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\x06weight\x18\x04 \x01(\x05R\x06weight\x12-\n" +
 	"\x05redis\x18\x05 \x01(\v2\x17.cellquota.v1.RedisSpecR\x05redis\x12-\n" +
 	"\x05kafka\x18\x06 \x01(\v2\x17.cellquota.v1.KafkaSpecR\x05kafka\x12-\n" +
-	"\x05shard\x18\a \x01(\v2\x17.cellquota.v1.ShardSpecR\x05shard\"{\n" +
+	"\x05shard\x18\a \x01(\v2\x17.cellquota.v1.ShardSpecR\x05shard\"\xa5\x01\n" +
 	"\tRedisSpec\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x14\n" +
 	"\x05addrs\x18\x02 \x03(\tR\x05addrs\x12#\n" +
 	"\rpassword_file\x18\x03 \x01(\tR\fpasswordFile\x12\x1f\n" +
 	"\vmaster_name\x18\x04 \x01(\tR\n" +
-	"masterName\"}\n" +
+	"masterName\x12(\n" +
+	"\x03tls\x18\x05 \x01(\v2\x16.cellquota.v1.StoreTlsR\x03tls\"|\n" +
+	"\bStoreTls\x12\x17\n" +
+	"\aca_file\x18\x01 \x01(\tR\x06caFile\x12\x1b\n" +
+	"\tcert_file\x18\x02 \x01(\tR\bcertFile\x12\x19\n" +
+	"\bkey_file\x18\x03 \x01(\tR\akeyFile\x12\x1f\n" +
+	"\vserver_name\x18\x04 \x01(\tR\n" +
+	"serverName\"b\n" +
+	"\tKafkaSasl\x12\x1c\n" +
+	"\tmechanism\x18\x01 \x01(\tR\tmechanism\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12#\n" +
+	"\rpassword_file\x18\x03 \x01(\tR\fpasswordFile\"\xd4\x01\n" +
 	"\tKafkaSpec\x12\x18\n" +
 	"\abrokers\x18\x01 \x03(\tR\abrokers\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x03 \x01(\x05R\n" +
 	"partitions\x12 \n" +
-	"\vreplication\x18\x04 \x01(\x05R\vreplication\"\x96\x01\n" +
+	"\vreplication\x18\x04 \x01(\x05R\vreplication\x12(\n" +
+	"\x03tls\x18\x05 \x01(\v2\x16.cellquota.v1.StoreTlsR\x03tls\x12+\n" +
+	"\x04sasl\x18\x06 \x01(\v2\x17.cellquota.v1.KafkaSaslR\x04sasl\"\x96\x01\n" +
 	"\tShardSpec\x12\x19\n" +
 	"\bdsn_file\x18\x01 \x01(\tR\adsnFile\x12&\n" +
 	"\x0freader_dsn_file\x18\x02 \x01(\tR\rreaderDsnFile\x12&\n" +
@@ -2383,94 +2563,99 @@ func file_cellquota_v1_cell_admin_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_cell_admin_proto_rawDescData
 }
 
-var file_cellquota_v1_cell_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_cellquota_v1_cell_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_cellquota_v1_cell_admin_proto_goTypes = []any{
 	(*CellSpec)(nil),                        // 0: cellquota.v1.CellSpec
 	(*RedisSpec)(nil),                       // 1: cellquota.v1.RedisSpec
-	(*KafkaSpec)(nil),                       // 2: cellquota.v1.KafkaSpec
-	(*ShardSpec)(nil),                       // 3: cellquota.v1.ShardSpec
-	(*Instance)(nil),                        // 4: cellquota.v1.Instance
-	(*Cell)(nil),                            // 5: cellquota.v1.Cell
-	(*CreateCellRequest)(nil),               // 6: cellquota.v1.CreateCellRequest
-	(*CreateCellResponse)(nil),              // 7: cellquota.v1.CreateCellResponse
-	(*GetCellRequest)(nil),                  // 8: cellquota.v1.GetCellRequest
-	(*GetCellResponse)(nil),                 // 9: cellquota.v1.GetCellResponse
-	(*ListCellsRequest)(nil),                // 10: cellquota.v1.ListCellsRequest
-	(*ListCellsResponse)(nil),               // 11: cellquota.v1.ListCellsResponse
-	(*CellAdminServiceGetGateRequest)(nil),  // 12: cellquota.v1.CellAdminServiceGetGateRequest
-	(*CellAdminServiceGetGateResponse)(nil), // 13: cellquota.v1.CellAdminServiceGetGateResponse
-	(*FenceCellRequest)(nil),                // 14: cellquota.v1.FenceCellRequest
-	(*FenceCellResponse)(nil),               // 15: cellquota.v1.FenceCellResponse
-	(*SkuUnits)(nil),                        // 16: cellquota.v1.SkuUnits
-	(*ReclaimCellRequest)(nil),              // 17: cellquota.v1.ReclaimCellRequest
-	(*ReclaimCellResponse)(nil),             // 18: cellquota.v1.ReclaimCellResponse
-	(*RestoreCellRequest)(nil),              // 19: cellquota.v1.RestoreCellRequest
-	(*RestoreCellResponse)(nil),             // 20: cellquota.v1.RestoreCellResponse
-	(*UpdateCellRequest)(nil),               // 21: cellquota.v1.UpdateCellRequest
-	(*UpdateCellResponse)(nil),              // 22: cellquota.v1.UpdateCellResponse
-	(*CheckCellRequest)(nil),                // 23: cellquota.v1.CheckCellRequest
-	(*CellFinding)(nil),                     // 24: cellquota.v1.CellFinding
-	(*CheckCellResponse)(nil),               // 25: cellquota.v1.CheckCellResponse
-	(*PauseCellRequest)(nil),                // 26: cellquota.v1.PauseCellRequest
-	(*PauseCellResponse)(nil),               // 27: cellquota.v1.PauseCellResponse
-	(*ResumeCellRequest)(nil),               // 28: cellquota.v1.ResumeCellRequest
-	(*ResumeCellResponse)(nil),              // 29: cellquota.v1.ResumeCellResponse
-	nil,                                     // 30: cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
-	(CellState)(0),                          // 31: cellquota.v1.CellState
-	(*GetGateResponse)(nil),                 // 32: cellquota.v1.GetGateResponse
-	(*Operation)(nil),                       // 33: cellquota.v1.Operation
+	(*StoreTls)(nil),                        // 2: cellquota.v1.StoreTls
+	(*KafkaSasl)(nil),                       // 3: cellquota.v1.KafkaSasl
+	(*KafkaSpec)(nil),                       // 4: cellquota.v1.KafkaSpec
+	(*ShardSpec)(nil),                       // 5: cellquota.v1.ShardSpec
+	(*Instance)(nil),                        // 6: cellquota.v1.Instance
+	(*Cell)(nil),                            // 7: cellquota.v1.Cell
+	(*CreateCellRequest)(nil),               // 8: cellquota.v1.CreateCellRequest
+	(*CreateCellResponse)(nil),              // 9: cellquota.v1.CreateCellResponse
+	(*GetCellRequest)(nil),                  // 10: cellquota.v1.GetCellRequest
+	(*GetCellResponse)(nil),                 // 11: cellquota.v1.GetCellResponse
+	(*ListCellsRequest)(nil),                // 12: cellquota.v1.ListCellsRequest
+	(*ListCellsResponse)(nil),               // 13: cellquota.v1.ListCellsResponse
+	(*CellAdminServiceGetGateRequest)(nil),  // 14: cellquota.v1.CellAdminServiceGetGateRequest
+	(*CellAdminServiceGetGateResponse)(nil), // 15: cellquota.v1.CellAdminServiceGetGateResponse
+	(*FenceCellRequest)(nil),                // 16: cellquota.v1.FenceCellRequest
+	(*FenceCellResponse)(nil),               // 17: cellquota.v1.FenceCellResponse
+	(*SkuUnits)(nil),                        // 18: cellquota.v1.SkuUnits
+	(*ReclaimCellRequest)(nil),              // 19: cellquota.v1.ReclaimCellRequest
+	(*ReclaimCellResponse)(nil),             // 20: cellquota.v1.ReclaimCellResponse
+	(*RestoreCellRequest)(nil),              // 21: cellquota.v1.RestoreCellRequest
+	(*RestoreCellResponse)(nil),             // 22: cellquota.v1.RestoreCellResponse
+	(*UpdateCellRequest)(nil),               // 23: cellquota.v1.UpdateCellRequest
+	(*UpdateCellResponse)(nil),              // 24: cellquota.v1.UpdateCellResponse
+	(*CheckCellRequest)(nil),                // 25: cellquota.v1.CheckCellRequest
+	(*CellFinding)(nil),                     // 26: cellquota.v1.CellFinding
+	(*CheckCellResponse)(nil),               // 27: cellquota.v1.CheckCellResponse
+	(*PauseCellRequest)(nil),                // 28: cellquota.v1.PauseCellRequest
+	(*PauseCellResponse)(nil),               // 29: cellquota.v1.PauseCellResponse
+	(*ResumeCellRequest)(nil),               // 30: cellquota.v1.ResumeCellRequest
+	(*ResumeCellResponse)(nil),              // 31: cellquota.v1.ResumeCellResponse
+	nil,                                     // 32: cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
+	(CellState)(0),                          // 33: cellquota.v1.CellState
+	(*GetGateResponse)(nil),                 // 34: cellquota.v1.GetGateResponse
+	(*Operation)(nil),                       // 35: cellquota.v1.Operation
 }
 var file_cellquota_v1_cell_admin_proto_depIdxs = []int32{
 	1,  // 0: cellquota.v1.CellSpec.redis:type_name -> cellquota.v1.RedisSpec
-	2,  // 1: cellquota.v1.CellSpec.kafka:type_name -> cellquota.v1.KafkaSpec
-	3,  // 2: cellquota.v1.CellSpec.shard:type_name -> cellquota.v1.ShardSpec
-	0,  // 3: cellquota.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	31, // 4: cellquota.v1.Cell.state:type_name -> cellquota.v1.CellState
-	4,  // 5: cellquota.v1.Cell.instances:type_name -> cellquota.v1.Instance
-	0,  // 6: cellquota.v1.CreateCellRequest.spec:type_name -> cellquota.v1.CellSpec
-	5,  // 7: cellquota.v1.CreateCellResponse.cell:type_name -> cellquota.v1.Cell
-	5,  // 8: cellquota.v1.GetCellResponse.cell:type_name -> cellquota.v1.Cell
-	5,  // 9: cellquota.v1.ListCellsResponse.cells:type_name -> cellquota.v1.Cell
-	32, // 10: cellquota.v1.CellAdminServiceGetGateResponse.processes:type_name -> cellquota.v1.GetGateResponse
-	30, // 11: cellquota.v1.CellAdminServiceGetGateResponse.unreachable:type_name -> cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
-	33, // 12: cellquota.v1.FenceCellResponse.operation:type_name -> cellquota.v1.Operation
-	16, // 13: cellquota.v1.FenceCellResponse.sealed:type_name -> cellquota.v1.SkuUnits
-	33, // 14: cellquota.v1.ReclaimCellResponse.operation:type_name -> cellquota.v1.Operation
-	16, // 15: cellquota.v1.ReclaimCellResponse.reclaimed:type_name -> cellquota.v1.SkuUnits
-	33, // 16: cellquota.v1.RestoreCellResponse.operation:type_name -> cellquota.v1.Operation
-	0,  // 17: cellquota.v1.UpdateCellRequest.spec:type_name -> cellquota.v1.CellSpec
-	5,  // 18: cellquota.v1.UpdateCellResponse.cell:type_name -> cellquota.v1.Cell
-	0,  // 19: cellquota.v1.CheckCellRequest.spec:type_name -> cellquota.v1.CellSpec
-	24, // 20: cellquota.v1.CheckCellResponse.findings:type_name -> cellquota.v1.CellFinding
-	5,  // 21: cellquota.v1.PauseCellResponse.cell:type_name -> cellquota.v1.Cell
-	5,  // 22: cellquota.v1.ResumeCellResponse.cell:type_name -> cellquota.v1.Cell
-	6,  // 23: cellquota.v1.CellAdminService.CreateCell:input_type -> cellquota.v1.CreateCellRequest
-	8,  // 24: cellquota.v1.CellAdminService.GetCell:input_type -> cellquota.v1.GetCellRequest
-	10, // 25: cellquota.v1.CellAdminService.ListCells:input_type -> cellquota.v1.ListCellsRequest
-	12, // 26: cellquota.v1.CellAdminService.GetGate:input_type -> cellquota.v1.CellAdminServiceGetGateRequest
-	21, // 27: cellquota.v1.CellAdminService.UpdateCell:input_type -> cellquota.v1.UpdateCellRequest
-	23, // 28: cellquota.v1.CellAdminService.CheckCell:input_type -> cellquota.v1.CheckCellRequest
-	26, // 29: cellquota.v1.CellAdminService.PauseCell:input_type -> cellquota.v1.PauseCellRequest
-	28, // 30: cellquota.v1.CellAdminService.ResumeCell:input_type -> cellquota.v1.ResumeCellRequest
-	14, // 31: cellquota.v1.FenceService.FenceCell:input_type -> cellquota.v1.FenceCellRequest
-	17, // 32: cellquota.v1.FenceService.ReclaimCell:input_type -> cellquota.v1.ReclaimCellRequest
-	19, // 33: cellquota.v1.FenceService.RestoreCell:input_type -> cellquota.v1.RestoreCellRequest
-	7,  // 34: cellquota.v1.CellAdminService.CreateCell:output_type -> cellquota.v1.CreateCellResponse
-	9,  // 35: cellquota.v1.CellAdminService.GetCell:output_type -> cellquota.v1.GetCellResponse
-	11, // 36: cellquota.v1.CellAdminService.ListCells:output_type -> cellquota.v1.ListCellsResponse
-	13, // 37: cellquota.v1.CellAdminService.GetGate:output_type -> cellquota.v1.CellAdminServiceGetGateResponse
-	22, // 38: cellquota.v1.CellAdminService.UpdateCell:output_type -> cellquota.v1.UpdateCellResponse
-	25, // 39: cellquota.v1.CellAdminService.CheckCell:output_type -> cellquota.v1.CheckCellResponse
-	27, // 40: cellquota.v1.CellAdminService.PauseCell:output_type -> cellquota.v1.PauseCellResponse
-	29, // 41: cellquota.v1.CellAdminService.ResumeCell:output_type -> cellquota.v1.ResumeCellResponse
-	15, // 42: cellquota.v1.FenceService.FenceCell:output_type -> cellquota.v1.FenceCellResponse
-	18, // 43: cellquota.v1.FenceService.ReclaimCell:output_type -> cellquota.v1.ReclaimCellResponse
-	20, // 44: cellquota.v1.FenceService.RestoreCell:output_type -> cellquota.v1.RestoreCellResponse
-	34, // [34:45] is the sub-list for method output_type
-	23, // [23:34] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	4,  // 1: cellquota.v1.CellSpec.kafka:type_name -> cellquota.v1.KafkaSpec
+	5,  // 2: cellquota.v1.CellSpec.shard:type_name -> cellquota.v1.ShardSpec
+	2,  // 3: cellquota.v1.RedisSpec.tls:type_name -> cellquota.v1.StoreTls
+	2,  // 4: cellquota.v1.KafkaSpec.tls:type_name -> cellquota.v1.StoreTls
+	3,  // 5: cellquota.v1.KafkaSpec.sasl:type_name -> cellquota.v1.KafkaSasl
+	0,  // 6: cellquota.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
+	33, // 7: cellquota.v1.Cell.state:type_name -> cellquota.v1.CellState
+	6,  // 8: cellquota.v1.Cell.instances:type_name -> cellquota.v1.Instance
+	0,  // 9: cellquota.v1.CreateCellRequest.spec:type_name -> cellquota.v1.CellSpec
+	7,  // 10: cellquota.v1.CreateCellResponse.cell:type_name -> cellquota.v1.Cell
+	7,  // 11: cellquota.v1.GetCellResponse.cell:type_name -> cellquota.v1.Cell
+	7,  // 12: cellquota.v1.ListCellsResponse.cells:type_name -> cellquota.v1.Cell
+	34, // 13: cellquota.v1.CellAdminServiceGetGateResponse.processes:type_name -> cellquota.v1.GetGateResponse
+	32, // 14: cellquota.v1.CellAdminServiceGetGateResponse.unreachable:type_name -> cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
+	35, // 15: cellquota.v1.FenceCellResponse.operation:type_name -> cellquota.v1.Operation
+	18, // 16: cellquota.v1.FenceCellResponse.sealed:type_name -> cellquota.v1.SkuUnits
+	35, // 17: cellquota.v1.ReclaimCellResponse.operation:type_name -> cellquota.v1.Operation
+	18, // 18: cellquota.v1.ReclaimCellResponse.reclaimed:type_name -> cellquota.v1.SkuUnits
+	35, // 19: cellquota.v1.RestoreCellResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 20: cellquota.v1.UpdateCellRequest.spec:type_name -> cellquota.v1.CellSpec
+	7,  // 21: cellquota.v1.UpdateCellResponse.cell:type_name -> cellquota.v1.Cell
+	0,  // 22: cellquota.v1.CheckCellRequest.spec:type_name -> cellquota.v1.CellSpec
+	26, // 23: cellquota.v1.CheckCellResponse.findings:type_name -> cellquota.v1.CellFinding
+	7,  // 24: cellquota.v1.PauseCellResponse.cell:type_name -> cellquota.v1.Cell
+	7,  // 25: cellquota.v1.ResumeCellResponse.cell:type_name -> cellquota.v1.Cell
+	8,  // 26: cellquota.v1.CellAdminService.CreateCell:input_type -> cellquota.v1.CreateCellRequest
+	10, // 27: cellquota.v1.CellAdminService.GetCell:input_type -> cellquota.v1.GetCellRequest
+	12, // 28: cellquota.v1.CellAdminService.ListCells:input_type -> cellquota.v1.ListCellsRequest
+	14, // 29: cellquota.v1.CellAdminService.GetGate:input_type -> cellquota.v1.CellAdminServiceGetGateRequest
+	23, // 30: cellquota.v1.CellAdminService.UpdateCell:input_type -> cellquota.v1.UpdateCellRequest
+	25, // 31: cellquota.v1.CellAdminService.CheckCell:input_type -> cellquota.v1.CheckCellRequest
+	28, // 32: cellquota.v1.CellAdminService.PauseCell:input_type -> cellquota.v1.PauseCellRequest
+	30, // 33: cellquota.v1.CellAdminService.ResumeCell:input_type -> cellquota.v1.ResumeCellRequest
+	16, // 34: cellquota.v1.FenceService.FenceCell:input_type -> cellquota.v1.FenceCellRequest
+	19, // 35: cellquota.v1.FenceService.ReclaimCell:input_type -> cellquota.v1.ReclaimCellRequest
+	21, // 36: cellquota.v1.FenceService.RestoreCell:input_type -> cellquota.v1.RestoreCellRequest
+	9,  // 37: cellquota.v1.CellAdminService.CreateCell:output_type -> cellquota.v1.CreateCellResponse
+	11, // 38: cellquota.v1.CellAdminService.GetCell:output_type -> cellquota.v1.GetCellResponse
+	13, // 39: cellquota.v1.CellAdminService.ListCells:output_type -> cellquota.v1.ListCellsResponse
+	15, // 40: cellquota.v1.CellAdminService.GetGate:output_type -> cellquota.v1.CellAdminServiceGetGateResponse
+	24, // 41: cellquota.v1.CellAdminService.UpdateCell:output_type -> cellquota.v1.UpdateCellResponse
+	27, // 42: cellquota.v1.CellAdminService.CheckCell:output_type -> cellquota.v1.CheckCellResponse
+	29, // 43: cellquota.v1.CellAdminService.PauseCell:output_type -> cellquota.v1.PauseCellResponse
+	31, // 44: cellquota.v1.CellAdminService.ResumeCell:output_type -> cellquota.v1.ResumeCellResponse
+	17, // 45: cellquota.v1.FenceService.FenceCell:output_type -> cellquota.v1.FenceCellResponse
+	20, // 46: cellquota.v1.FenceService.ReclaimCell:output_type -> cellquota.v1.ReclaimCellResponse
+	22, // 47: cellquota.v1.FenceService.RestoreCell:output_type -> cellquota.v1.RestoreCellResponse
+	37, // [37:48] is the sub-list for method output_type
+	26, // [26:37] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_cell_admin_proto_init() }
@@ -2487,7 +2672,7 @@ func file_cellquota_v1_cell_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_cell_admin_proto_rawDesc), len(file_cellquota_v1_cell_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
