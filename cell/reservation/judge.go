@@ -24,6 +24,7 @@ const (
 	Moved               Reason = "MOVED"
 	Malformed           Reason = "MALFORMED"
 	IdempotencyConflict Reason = "IDEMPOTENCY_CONFLICT"
+	TooManyUnpaid       Reason = "TOO_MANY_UNPAID"
 )
 
 // Admission is one message of the log, decoded and checked.

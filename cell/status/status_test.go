@@ -183,7 +183,7 @@ func TestEveryOutcomeHasAState(t *testing.T) {
 			t.Errorf("%+v reads %s, want %s", tt.row, v.GetState(), tt.state)
 		}
 	}
-	for _, r := range []reservation.Reason{reservation.AlreadyReserved, reservation.SoldOut, reservation.Expired, reservation.Cancelled, reservation.CellFenced, reservation.LostAdmission, reservation.WindowClosed, reservation.Moved, reservation.Malformed, reservation.IdempotencyConflict, reservation.AlreadyPurchased, reservation.OrderWasClosed} {
+	for _, r := range []reservation.Reason{reservation.AlreadyReserved, reservation.SoldOut, reservation.Expired, reservation.Cancelled, reservation.CellFenced, reservation.LostAdmission, reservation.WindowClosed, reservation.Moved, reservation.Malformed, reservation.IdempotencyConflict, reservation.AlreadyPurchased, reservation.OrderWasClosed, reservation.TooManyUnpaid} {
 		if ReasonOf(r).String() != "REASON_"+string(r) {
 			t.Errorf("reason %s became %s", r, ReasonOf(r))
 		}

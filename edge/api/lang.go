@@ -68,6 +68,7 @@ var reasons = map[cq.Reason][2]string{
 	cq.Reason_REASON_WINDOW_CLOSED:        {"It came outside the time of the sale.", "不在活动时间内。"},
 	cq.Reason_REASON_MOVED:                {"Your account was moved; try again.", "您的账号已迁移，请重试。"},
 	cq.Reason_REASON_IDEMPOTENCY_CONFLICT: {"The id was used for something else.", "该请求编号已用于其他内容。"},
+	cq.Reason_REASON_TOO_MANY_UNPAID:      {"Too many orders were open; pay for or cancel one first.", "待支付订单过多，请先支付或取消未完成的订单。"},
 }
 
 // message is the text of a request or an order for a person. The reason is used only where nothing

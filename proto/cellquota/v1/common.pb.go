@@ -549,6 +549,8 @@ const (
 	Reason_REASON_MALFORMED Reason = 11
 	// The same request_id with other parameters.
 	Reason_REASON_IDEMPOTENCY_CONFLICT Reason = 12
+	// The user or the device held as many unpaid orders as the campaign allows.
+	Reason_REASON_TOO_MANY_UNPAID Reason = 13
 )
 
 // Enum value maps for Reason.
@@ -567,6 +569,7 @@ var (
 		10: "REASON_MOVED",
 		11: "REASON_MALFORMED",
 		12: "REASON_IDEMPOTENCY_CONFLICT",
+		13: "REASON_TOO_MANY_UNPAID",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":          0,
@@ -582,6 +585,7 @@ var (
 		"REASON_MOVED":                10,
 		"REASON_MALFORMED":            11,
 		"REASON_IDEMPOTENCY_CONFLICT": 12,
+		"REASON_TOO_MANY_UNPAID":      13,
 	}
 )
 
@@ -1677,7 +1681,7 @@ const file_cellquota_v1_common_proto_rawDesc = "" +
 	"\x14REQUEST_STATE_CLOSED\x10\x05\x12\x1a\n" +
 	"\x16REQUEST_STATE_REJECTED\x10\x06\x12\x1a\n" +
 	"\x16REQUEST_STATE_RELEASED\x10\a\x12\x1f\n" +
-	"\x1bREQUEST_STATE_MANUAL_REVIEW\x10\b*\xc9\x02\n" +
+	"\x1bREQUEST_STATE_MANUAL_REVIEW\x10\b*\xe5\x02\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17REASON_ALREADY_RESERVED\x10\x01\x12\x1c\n" +
@@ -1692,7 +1696,8 @@ const file_cellquota_v1_common_proto_rawDesc = "" +
 	"\fREASON_MOVED\x10\n" +
 	"\x12\x14\n" +
 	"\x10REASON_MALFORMED\x10\v\x12\x1f\n" +
-	"\x1bREASON_IDEMPOTENCY_CONFLICT\x10\f*\xbc\x01\n" +
+	"\x1bREASON_IDEMPOTENCY_CONFLICT\x10\f\x12\x1a\n" +
+	"\x16REASON_TOO_MANY_UNPAID\x10\r*\xbc\x01\n" +
 	"\x0eAdjustmentKind\x12\x1f\n" +
 	"\x1bADJUSTMENT_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ADJUSTMENT_KIND_GRANT\x10\x01\x12\x1a\n" +

@@ -375,7 +375,11 @@ type MirrorEffect struct {
 	// Version of the aggregate; a lower one than the record's is ignored.
 	AggregateVersion int64 `protobuf:"varint,18,opt,name=aggregate_version,json=aggregateVersion,proto3" json:"aggregate_version,omitempty"`
 	// SET_WINNER: the SKU of the winner's request, when the scope is CAMPAIGN and it is another; empty: sku_id.
-	WinnerSkuId   string `protobuf:"bytes,19,opt,name=winner_sku_id,json=winnerSkuId,proto3" json:"winner_sku_id,omitempty"`
+	WinnerSkuId string `protobuf:"bytes,19,opt,name=winner_sku_id,json=winnerSkuId,proto3" json:"winner_sku_id,omitempty"`
+	// The campaign bounds unpaid orders: state tells whether the reservation counts as one from now on.
+	UnpaidHold bool `protobuf:"varint,20,opt,name=unpaid_hold,json=unpaidHold,proto3" json:"unpaid_hold,omitempty"`
+	// With unpaid_hold: the device that the reservation counts for; empty: none.
+	DeviceId      string `protobuf:"bytes,21,opt,name=device_id,json=deviceId,proto3" json:"device_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +543,20 @@ func (x *MirrorEffect) GetAggregateVersion() int64 {
 func (x *MirrorEffect) GetWinnerSkuId() string {
 	if x != nil {
 		return x.WinnerSkuId
+	}
+	return ""
+}
+
+func (x *MirrorEffect) GetUnpaidHold() bool {
+	if x != nil {
+		return x.UnpaidHold
+	}
+	return false
+}
+
+func (x *MirrorEffect) GetDeviceId() string {
+	if x != nil {
+		return x.DeviceId
 	}
 	return ""
 }
@@ -893,7 +911,7 @@ const file_cellquota_events_v1_events_proto_rawDesc = "" +
 	"\tpartition\x18\x04 \x01(\x05R\tpartition\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x05 \x01(\x05R\n" +
-	"partitions\"\xe3\x05\n" +
+	"partitions\"\xa1\x06\n" +
 	"\fMirrorEffect\x12\x1b\n" +
 	"\teffect_id\x18\x01 \x01(\tR\beffectId\x12\x1f\n" +
 	"\vcampaign_id\x18\x02 \x01(\tR\n" +
@@ -917,7 +935,10 @@ const file_cellquota_events_v1_events_proto_rawDesc = "" +
 	"\border_id\x18\x10 \x01(\tR\aorderId\x12\"\n" +
 	"\rexpires_at_ms\x18\x11 \x01(\x03R\vexpiresAtMs\x12+\n" +
 	"\x11aggregate_version\x18\x12 \x01(\x03R\x10aggregateVersion\x12\"\n" +
-	"\rwinner_sku_id\x18\x13 \x01(\tR\vwinnerSkuId\"\xcc\x02\n" +
+	"\rwinner_sku_id\x18\x13 \x01(\tR\vwinnerSkuId\x12\x1f\n" +
+	"\vunpaid_hold\x18\x14 \x01(\bR\n" +
+	"unpaidHold\x12\x1b\n" +
+	"\tdevice_id\x18\x15 \x01(\tR\bdeviceId\"\xcc\x02\n" +
 	"\n" +
 	"OrderEvent\x12\x19\n" +
 	"\border_id\x18\x01 \x01(\tR\aorderId\x12\x18\n" +
