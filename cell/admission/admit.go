@@ -86,7 +86,7 @@ type admitCall struct {
 }
 
 var admitFunction = function[admitCall, Result]{
-	name: "cq1_admit",
+	name: "cq2_admit",
 	render: func(a admitCall) ([]string, []any) {
 		k := a.Scope.at(a.build)
 		keys := []string{

@@ -7,6 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// libraryLoads is how often one call loads a lost library before it gives up.
+const libraryLoads = 3
+
 // function is one function of the library with its types: In renders keys and
 // arguments in the contract's order, decode reads the fixed array of the reply.
 type function[In, Out any] struct {
@@ -24,7 +27,8 @@ type reply struct {
 
 // run calls f for every input in one pipeline and answers in the same order. Each
 // input has its own error, already translated. A lost library is loaded and the
-// calls that missed it are made once more; every function may be called twice.
+// calls that missed it are made again, a few times (it may be lost again meanwhile); every
+// function may be called twice.
 func (f function[In, Out]) run(ctx context.Context, c *Client, pool redis.UniversalClient, ins []In) ([]Out, []error) {
 	outs, errs := make([]Out, len(ins)), make([]error, len(ins))
 	todo := make([]int, len(ins))
@@ -33,7 +37,7 @@ func (f function[In, Out]) run(ctx context.Context, c *Client, pool redis.Univer
 	}
 	for attempt := 0; len(todo) > 0; attempt++ {
 		lost := f.pipeline(ctx, pool, ins, todo, outs, errs)
-		if len(lost) == 0 || attempt > 0 {
+		if len(lost) == 0 || attempt == libraryLoads {
 			break
 		}
 		if err := c.loadLibrary(ctx); err != nil {

@@ -24,7 +24,7 @@ type EffectResult struct {
 }
 
 var effectFunction = function[Effect, EffectResult]{
-	name: "cq1_effect",
+	name: "cq2_effect",
 	render: func(e Effect) ([]string, []any) {
 		m, k := e.Effect, e.Scope.at(e.Build)
 		sku := ids.SKUID(m.GetSkuId())
@@ -110,7 +110,7 @@ func (a returnCall) keys() []string {
 }
 
 var debitFunction = function[returnCall, EffectResult]{
-	name: "cq1_debit",
+	name: "cq2_debit",
 	render: func(a returnCall) ([]string, []any) {
 		return a.keys(), []any{a.build.String(), string(a.sku), a.adjustment, a.units, a.number}
 	},
@@ -118,7 +118,7 @@ var debitFunction = function[returnCall, EffectResult]{
 }
 
 var creditFunction = function[returnCall, EffectResult]{
-	name: "cq1_credit",
+	name: "cq2_credit",
 	render: func(a returnCall) ([]string, []any) {
 		return a.keys(), []any{a.build.String(), string(a.sku), a.adjustment}
 	},

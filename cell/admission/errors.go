@@ -21,7 +21,7 @@ var (
 	// Only its operator can cure that.
 	ErrUnfit = errors.New("admission: redis is unfit")
 	// ErrLibrary: a library of our name but of another text is loaded.
-	ErrLibrary = errors.New("admission: another cellquota_v1 library is loaded")
+	ErrLibrary = errors.New("admission: another cellquota_v2 library is loaded")
 	// ErrBroken: a script failed or answered what it never may; the mirror or the
 	// program is damaged.
 	ErrBroken = errors.New("admission: broken script or mirror")
@@ -48,7 +48,7 @@ func translate(err error) error {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	word, _, _ := strings.Cut(answer.Error(), " ")
-	if unableWords[word] {
+	if unableWords[word] || isFunctionLost(err) { // flushed again and again: not now
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", ErrBroken, err)

@@ -231,7 +231,7 @@ func (c *Client) stageRest(ctx context.Context, k buildKeys, im Image) error {
 }
 
 var switchFunction = function[Image, EffectResult]{
-	name: "cq1_switch",
+	name: "cq2_switch",
 	render: func(im Image) ([]string, []any) {
 		k := im.Scope.at(im.Build)
 		keys := []string{im.Scope.metaKey(), k.marks(), k.applied()}

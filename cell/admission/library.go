@@ -12,9 +12,9 @@ import (
 )
 
 // libraryName carries the library's version. Its text may change only together
-// with the number (and the cq1_ of its functions): two programs of two versions
+// with the number (and the cq2_ of its functions): two programs of two versions
 // then serve side by side, each with its own library.
-const libraryName = "cellquota_v1"
+const libraryName = "cellquota_v2"
 
 //go:embed lua/*.lua
 var luaFiles embed.FS

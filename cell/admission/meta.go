@@ -15,7 +15,7 @@ type metaCall struct {
 }
 
 var setFunction = function[metaCall, EffectResult]{
-	name: "cq1_set",
+	name: "cq2_set",
 	render: func(m metaCall) ([]string, []any) {
 		return []string{m.scope.metaKey()}, append([]any{m.build.String()}, m.pairs...)
 	},
@@ -71,7 +71,7 @@ type fenceCall struct {
 }
 
 var fenceFunction = function[fenceCall, EffectResult]{
-	name:   "cq1_fence",
+	name:   "cq2_fence",
 	render: func(f fenceCall) ([]string, []any) { return []string{f.scope.metaKey()}, []any{f.fence} },
 	decode: effectFunction.decode,
 }
@@ -106,7 +106,7 @@ type bucketsCall struct {
 }
 
 var bucketsFunction = function[bucketsCall, EffectResult]{
-	name: "cq1_buckets",
+	name: "cq2_buckets",
 	render: func(b bucketsCall) ([]string, []any) {
 		return []string{b.scope.metaKey(), b.scope.at(b.build).buckets(b.domain)}, []any{b.build.String(), b.domain, b.set[:]}
 	},

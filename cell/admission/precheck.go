@@ -21,7 +21,7 @@ type precheckCall struct {
 }
 
 var precheckFunction = function[precheckCall, Result]{
-	name: "cq1_precheck",
+	name: "cq2_precheck",
 	render: func(a precheckCall) ([]string, []any) {
 		k := a.Scope.at(a.build)
 		return []string{a.Scope.metaKey(), k.stock(a.SKU), k.marks(), k.buckets(a.Domain)},

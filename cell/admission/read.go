@@ -21,7 +21,7 @@ type lookupCall struct {
 }
 
 var lookupFunction = function[lookupCall, Result]{
-	name: "cq1_record",
+	name: "cq2_record",
 	render: func(a lookupCall) ([]string, []any) {
 		k := a.Scope.at(a.build)
 		return []string{a.Scope.metaKey(), k.record(a.SKU, a.Request, a.User), k.marks()},
@@ -87,7 +87,7 @@ type factsCall struct {
 }
 
 var factsFunction = function[factsCall, Facts]{
-	name: "cq1_facts",
+	name: "cq2_facts",
 	render: func(f factsCall) ([]string, []any) {
 		k := f.scope.at(f.build)
 		return []string{f.scope.metaKey(), k.stock(f.sku), k.marks(), k.applied(), k.outstanding(f.sku), k.stream(), k.stats(f.sku)},

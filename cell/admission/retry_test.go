@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cellquota/cellquota/internal/testkit"
+	eventsv1 "github.com/cellquota/cellquota/proto/cellquota/events/v1"
 	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -171,10 +172,12 @@ func TestPermitIsBurntByAcceptanceOnly(t *testing.T) {
 	want(t, m.one(ctx, shared("bob", "r1")), PermitInvalid)
 }
 
-// K48: at maxmemory the script is refused as a whole: PAUSED, and nothing half done.
+// K48: at maxmemory the script is refused as a whole: PAUSED, and nothing half done. What drains the
+// mirror and what stops it still work: a full mirror that could not even shrink would stay full.
 func TestFullMemoryLeavesNothingHalfDone(t *testing.T) {
 	m := newMirror(t, image(skuScope, build1))
 	ctx := testkit.Deadline(t)
+	held := want(t, m.one(ctx, ask("old", "r1")), Accepted).Granted
 	if err := m.raw.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -182,13 +185,27 @@ func TestFullMemoryLeavesNothingHalfDone(t *testing.T) {
 	if r.Outcome != Paused || !errors.Is(r.Err, ErrUnavailable) {
 		t.Fatalf("%s %v", r.Outcome, r.Err)
 	}
+	if err := m.Acked(ctx, []Granted{*held}); err != nil {
+		t.Errorf("the log's acknowledgement: %v", err)
+	}
+	ordered := Effect{Scope: skuScope, Build: build1, Effect: &eventsv1.MirrorEffect{
+		EffectId: "e1", CampaignId: string(skuScope.Campaign), SkuId: string(testSKU), UserId: "old", RequestId: "r1", ReservationId: string(held.Reservation),
+		Settle: true, State: cellquotav1.RequestState_REQUEST_STATE_PENDING_PAYMENT, AggregateVersion: 1,
+	}}
+	if got := m.ApplyEffects(ctx, []Effect{ordered})[0]; got.Err != nil || got.Change != Applied {
+		t.Errorf("an order's effect: %s %v", got.Change, got.Err)
+	}
+	if change, err := m.Pause(ctx, skuScope, build1); err != nil || change != Applied {
+		t.Errorf("pausing: %s %v", change, err)
+	}
 	if err := m.raw.ConfigSet(ctx, "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
 	f, err := m.Facts(ctx, skuScope, testSKU)
-	if err != nil || f.Stock != 10 || f.Outstanding != 0 || f.StreamLength != 0 {
+	if err != nil || f.Stock != 9 || f.Outstanding != 0 || f.StreamLength != 0 || f.State != Building {
 		t.Fatalf("%+v %v", f, err)
 	}
+	m.install(t, image(skuScope, build2))
 	want(t, m.one(ctx, ask("ann", "r1")), Accepted)
 }
 

@@ -16,7 +16,7 @@ import (
 type ackedCall struct{ g Granted }
 
 var ackedFunction = function[ackedCall, EffectResult]{
-	name: "cq1_acked",
+	name: "cq2_acked",
 	render: func(a ackedCall) ([]string, []any) {
 		k := a.g.Scope.at(a.g.Build)
 		return []string{k.stream(), k.record(a.g.SKU, a.g.Request, a.g.User)}, []any{a.g.StreamID, string(a.g.Reservation)}

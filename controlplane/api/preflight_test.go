@@ -17,7 +17,7 @@ func TestPreflight(t *testing.T) {
 	p := newPlant(t)
 	ctx, viewer := testkit.Deadline(t), p.as(access.Viewer)
 	shadow := func(version int64) *pb.ShadowResponse {
-		return &pb.ShadowResponse{InstanceId: "p1", Version: version, ServedVersion: version, Library: "cellquota_v1", LibraryLoaded: true, Skus: []*pb.ShadowSku{
+		return &pb.ShadowResponse{InstanceId: "p1", Version: version, ServedVersion: version, Library: "cellquota_v2", LibraryLoaded: true, Skus: []*pb.ShadowSku{
 			{SkuId: "s", MirrorReady: true, Build: &pb.Build{FenceVersion: 1, Count: 4}}, {SkuId: "t", MirrorReady: true, Build: &pb.Build{FenceVersion: 1, Count: 2}},
 		}}
 	}

@@ -61,7 +61,7 @@ func (f *fake) DeleteCampaign(_ context.Context, in *pb.DeleteCampaignRequest) (
 
 func (f *fake) PreflightCampaign(_ context.Context, in *pb.PreflightCampaignRequest) (*pb.PreflightCampaignResponse, error) {
 	out := &pb.PreflightCampaignResponse{Ready: true, Version: 3, Rows: []*pb.PreflightRow{
-		{Kind: "cell", CellId: "cell-1", InstanceId: "i-1", Ready: true, Version: 3, Library: "cellquota_v1"}, {Kind: "edge", InstanceId: "edge-1", Ready: true, Version: 3},
+		{Kind: "cell", CellId: "cell-1", InstanceId: "i-1", Ready: true, Version: 3, Library: "cellquota_v2"}, {Kind: "edge", InstanceId: "edge-1", Ready: true, Version: 3},
 	}}
 	if in.GetCampaignId() == "late" {
 		out.Ready, out.Rows[1].Ready, out.Rows[1].Version, out.Rows[1].Faults = false, false, 0, []string{"acknowledged revision 4"}

@@ -1,4 +1,4 @@
--- cq1_acked: the log has the message: drop the stream entry, show QUEUED.
+-- cq2_acked: the log has the message: drop the stream entry, show QUEUED.
 -- KEYS  1 stream  2 record   ARGV  1 stream_id  2 reservation_id   Reply { code, entries dropped }
 local function acked(keys, args)
   local dropped = redis.call('XDEL', keys[1], args[1])
@@ -9,4 +9,4 @@ local function acked(keys, args)
   return { CHANGE.APPLIED, dropped }
 end
 
-redis.register_function('cq1_acked', acked)
+redis.register_function { function_name = 'cq2_acked', callback = acked, flags = { 'allow-oom' } }

@@ -1,4 +1,4 @@
--- cq1_admit: take units for one request.
+-- cq2_admit: take units for one request.
 -- KEYS  1 meta  2 stock  3 marks  4 buckets  5 record  6 nonce  7 outstanding  8 pending  9 stream
 --       10 stats
 -- ARGV  1 build  2 fence_version  3 sku_id  4 user_id  5 request_id  6 reservation_id
@@ -117,4 +117,4 @@ local function admit(keys, args)
     sku = sku, admitted_at_ms = now, quantity = quantity, stream_id = stream_id })
 end
 
-redis.register_function('cq1_admit', admit)
+redis.register_function('cq2_admit', admit)

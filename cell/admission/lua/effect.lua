@@ -1,8 +1,8 @@
--- cq1_effect: apply one effect of the shard's outbox.
+-- cq2_effect: apply one effect of the shard's outbox.
 -- KEYS  1 meta  2 stock  3 marks  4 applied  5 record  6 outstanding  7 pending  8 stats
 -- ARGV  1 build of the mirror as the shard has it  2 sku_id  3 user_id  4 request_id or ''
 --       5 reservation_id or ''  6 effect_id ("credit:ID": what was debited under ID goes back, as
---         by cq1_credit, whatever stock_delta says)  7 stock_delta  8 stock_version
+--         by cq2_credit, whatever stock_delta says)  7 stock_delta  8 stock_version
 --       9 build of the admission given back, or ''  10 settle 0|1  11 mark action
 --       12 winner_reservation_id  13 winner_request_id  14 winner_sku_id  15 state, 0: none
 --       16 reason  17 order_id or ''  18 expires_at_ms, 0: no change  19 aggregate_version
@@ -114,4 +114,4 @@ local function effect(keys, args)
   return { code, num(redis.call('GET', keys[2])) }
 end
 
-redis.register_function('cq1_effect', effect)
+redis.register_function { function_name = 'cq2_effect', callback = effect, flags = { 'allow-oom' } }

@@ -1,4 +1,4 @@
--- cq1_switch: make a staged build the mirror.
+-- cq2_switch: make a staged build the mirror.
 -- KEYS  1 meta  2... every key of the build that never is empty
 -- ARGV  1 build  2 its fence version  3 its count  4... fields and values of the meta
 -- Reply { code, 0 }: OLDER_BUILD when the mirror is newer, NOT_READY when a staged key is missing.
@@ -23,7 +23,7 @@ local function switch(keys, args)
   return { CHANGE.APPLIED, 0 }
 end
 
--- cq1_set: change fields of the meta of one build.
+-- cq2_set: change fields of the meta of one build.
 -- KEYS  1 meta   ARGV  1 build  2... fields and values   Reply { code, 0 }
 local function set(keys, args)
   local refused = unfit(keys[1], args[1], keys[1])
@@ -36,7 +36,7 @@ local function set(keys, args)
   return { CHANGE.APPLIED, 0 }
 end
 
--- cq1_fence: raise the fence version of the meta, so that every process below it stops at once.
+-- cq2_fence: raise the fence version of the meta, so that every process below it stops at once.
 -- KEYS  1 meta   ARGV  1 fence_version   Reply { code, fence_version now }
 local function fence(keys, args)
   local have = redis.call('HGET', keys[1], 'fence')
@@ -50,7 +50,7 @@ local function fence(keys, args)
   return { CHANGE.APPLIED, num(args[1]) }
 end
 
--- cq1_buckets: replace the bitmap of one domain.
+-- cq2_buckets: replace the bitmap of one domain.
 -- KEYS  1 meta  2 buckets   ARGV  1 build  2 domain  3 bitmap of 512 bytes   Reply { code, 0 }
 local function buckets(keys, args)
   local refused = unfit(keys[1], args[1], keys[1])
@@ -62,7 +62,7 @@ local function buckets(keys, args)
   return { CHANGE.APPLIED, 0 }
 end
 
-redis.register_function('cq1_switch', switch)
-redis.register_function('cq1_set', set)
-redis.register_function('cq1_fence', fence)
-redis.register_function('cq1_buckets', buckets)
+redis.register_function('cq2_switch', switch)
+redis.register_function { function_name = 'cq2_set', callback = set, flags = { 'allow-oom' } }
+redis.register_function { function_name = 'cq2_fence', callback = fence, flags = { 'allow-oom' } }
+redis.register_function('cq2_buckets', buckets)

@@ -1,5 +1,5 @@
-#!lua name=cellquota_v1
--- cellquota_v1: everything that changes or judges a mirror, one call, one atomic step. This file is
+#!lua name=cellquota_v2
+-- cellquota_v2: everything that changes or judges a mirror, one call, one atomic step. This file is
 -- the head of the library; library.go appends the other files of this folder, in its order.
 --
 -- CONTRACT
@@ -12,8 +12,11 @@
 --             test compares them).
 --   Missing   A missing meta, stock, marks, applied or bitmap key means that the mirror was damaged:
 --             NOT_READY, never "sold out".
---   Cost      Every function makes a fixed number of O(1) or O(log N) steps, cq1_switch one per key
+--   Cost      Every function makes a fixed number of O(1) or O(log N) steps, cq2_switch one per key
 --             given.
+--   Memory    At maxmemory what would take more is refused whole, before its first step (cq2_admit, cq2_switch,
+--             cq2_buckets, cq2_debit). What lets the mirror drain or stops it goes on (allow-oom):
+--             cq2_acked, cq2_effect, cq2_credit, cq2_set, cq2_fence; each adds a few hundred bytes at most.
 --   Retries   Every function may be called again with the same arguments; the second call changes
 --             nothing and answers alike.
 --
@@ -22,7 +25,7 @@
 --   admission appear together or not at all. A stock effect counts once per effect id. Nothing here
 --   is evidence of a sale.
 
--- outcomes of cq1_admit and cq1_precheck
+-- outcomes of cq2_admit and cq2_precheck
 local OUTCOME = {
   ACCEPTED = 1,
   REPLAYED = 2,
@@ -120,7 +123,7 @@ local function mark_text(state, sku, request, reservation, quantity)
   return table.concat({ int(state), sku, request, reservation, int(quantity) }, '|')
 end
 
--- The answer of cq1_admit and cq1_precheck:
+-- The answer of cq2_admit and cq2_precheck:
 -- { code, state, reason, reservation_id, order_id, expires_at_ms, admitted_at_ms, stock_left,
 --   request_id, sku_id, opens_in_ms, quantity, stream_id }
 local function answer(code, a)

@@ -1,4 +1,4 @@
--- cq1_precheck: would anything but time and stock stand against a first attempt? Changes nothing.
+-- cq2_precheck: would anything but time and stock stand against a first attempt? Changes nothing.
 -- KEYS  1 meta  2 stock  3 marks  4 buckets
 -- ARGV  1 build  2 fence_version  3 sku_id  4 user_id  5 bucket  6 domain
 local function precheck(keys, args)
@@ -27,4 +27,4 @@ local function precheck(keys, args)
   return answer(OUTCOME.CLEAR)
 end
 
-redis.register_function { function_name = 'cq1_precheck', callback = precheck, flags = { 'no-writes' } }
+redis.register_function { function_name = 'cq2_precheck', callback = precheck, flags = { 'no-writes' } }

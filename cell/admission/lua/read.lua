@@ -1,4 +1,4 @@
--- cq1_facts: one consistent read of one SKU of a mirror. Changes nothing.
+-- cq2_facts: one consistent read of one SKU of a mirror. Changes nothing.
 -- KEYS  1 meta  2 stock  3 marks  4 applied  5 outstanding  6 stream  7 stats   ARGV  1 sku_id
 -- Reply { state, build, fence_version, run, shard, keys missing, stock, outstanding,
 --   outstanding_units, oldest admitted_at_ms or 0, stream length, admitted, refused, now_ms, gate,
@@ -15,9 +15,9 @@ local function facts(keys, args)
     num(s[2]), now_ms(), num(m[6]), num(m[7]), num(m[8]), num(m[9]) }
 end
 
--- cq1_record: what the mirror holds of one request. Changes nothing.
+-- cq2_record: what the mirror holds of one request. Changes nothing.
 -- KEYS  1 meta  2 record  3 marks   ARGV  1 build  2 fence_version  3 sku_id  4 user_id  5 request_id
--- Reply as cq1_admit: REPLAYED with the record (or, the record being lost, the user's own mark);
+-- Reply as cq2_admit: REPLAYED with the record (or, the record being lost, the user's own mark);
 -- CLEAR: no such request here; NOT_READY, FENCED: nobody knows. stream_id as in the record.
 local function record(keys, args)
   local m = redis.call('HMGET', keys[1], 'state', 'build', 'fence')
@@ -39,5 +39,5 @@ local function record(keys, args)
   return answer(OUTCOME.CLEAR)
 end
 
-redis.register_function { function_name = 'cq1_facts', callback = facts, flags = { 'no-writes' } }
-redis.register_function { function_name = 'cq1_record', callback = record, flags = { 'no-writes' } }
+redis.register_function { function_name = 'cq2_facts', callback = facts, flags = { 'no-writes' } }
+redis.register_function { function_name = 'cq2_record', callback = record, flags = { 'no-writes' } }

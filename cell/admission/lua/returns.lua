@@ -1,4 +1,4 @@
--- cq1_debit: take the units of a return before the shard is asked. Stock may go below 0: in flight
+-- cq2_debit: take the units of a return before the shard is asked. Stock may go below 0: in flight
 -- admissions then find out in the shard.
 -- KEYS  1 meta  2 stock  3 marks  4 applied
 -- ARGV  1 build  2 sku_id  3 adjustment_id  4 units  5 number of the adjustment
@@ -21,9 +21,9 @@ local function debit(keys, args)
   return { code, num(redis.call('GET', keys[2])) }
 end
 
--- cq1_credit: give back a debit whose return the shard refused or voided. The mirror remembers how
+-- cq2_credit: give back a debit whose return the shard refused or voided. The mirror remembers how
 -- much it was: a void names no units.
--- KEYS, reply as cq1_debit.  ARGV  1 build  2 sku_id  3 adjustment_id
+-- KEYS, reply as cq2_debit.  ARGV  1 build  2 sku_id  3 adjustment_id
 local function credit(keys, args)
   local refused = unfit(keys[1], args[1], keys[2], keys[3], keys[4])
   if refused then
@@ -33,5 +33,5 @@ local function credit(keys, args)
   return { code, num(redis.call('GET', keys[2])) }
 end
 
-redis.register_function('cq1_debit', debit)
-redis.register_function('cq1_credit', credit)
+redis.register_function('cq2_debit', debit)
+redis.register_function { function_name = 'cq2_credit', callback = credit, flags = { 'allow-oom' } }
