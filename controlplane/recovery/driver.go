@@ -130,7 +130,7 @@ func (d *Driver) run(ctx context.Context, leader core.Leader, op core.Operation)
 			return err
 		}
 		present = present.Finished(StepConfirm, fmt.Sprintf("%d books taken from %d shards", len(plans), len(shards)), "", tx.Now())
-		return errors.Join(tx.DropRestored(), tx.PutCluster(), tx.PutOperation(present.End(core.OperationDone, "", tx.Now())),
+		return errors.Join(tx.DropRestored(), tx.PutRecovered(leader.Term), tx.PutOperation(present.End(core.OperationDone, "", tx.Now())),
 			tx.Audit(core.Audit{Actor: op.Actor, Method: actor, OperationID: op.ID, Subject: "etcd", Reason: op.Reason}))
 	})
 	if err == nil {

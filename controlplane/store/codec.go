@@ -56,7 +56,7 @@ type Entry struct {
 func (s *Store) entry(kv *mvccpb.KeyValue) Entry {
 	e := Entry{Key: string(kv.Key), ModRevision: kv.ModRevision}
 	e.Kind = s.keys.kind(e.Key)
-	if !e.Kind.Mirrored() {
+	if !e.Kind.Mirrored() && e.Kind != KindCluster {
 		return e
 	}
 	e.Value, e.Err = s.decodeKind(e.Kind, kv)
@@ -100,6 +100,8 @@ func (s *Store) decodeKind(kind Kind, kv *mvccpb.KeyValue) (any, error) {
 		return checked(decodeKey(kv))
 	case KindRestored:
 		return checked(decodeRestored(kv))
+	case KindCluster:
+		return checked(decodeCluster(kv))
 	case KindReplica:
 		return checked(decodeReplica(kv))
 	default:

@@ -31,7 +31,7 @@ import (
 //	/term                       TermRecord
 //	/keys/USE/KID               Key
 //	/restored                   Restored; present: etcd lost its past
-//	/cluster                    Cluster, the etcd these records were made in
+//	/cluster                    Cluster, the etcd these records were made in, and the last recovery
 //	/tombstones/CAMPAIGN        Tombstone
 //	/compared                   TermRecord, the last term under which every shard was compared
 //	/audit/TIME-ID              AuditEvent; TIME sorts
@@ -62,7 +62,7 @@ const (
 	KindRefusal                   // core.Audit with Refusals; not mirrored
 	KindArchive                   // core.ArchiveIndex; not mirrored
 	KindRestored                  // core.Restored
-	KindCluster                   // not mirrored
+	KindCluster                   // cluster; not mirrored
 	KindTombstone                 // core.Tombstone
 	KindReplica                   // core.Replica
 	KindCompared                  // not mirrored; the view notes that it came

@@ -16,10 +16,11 @@ type listing struct {
 	deleted    map[ids.CampaignID]bool
 	campaigns  map[ids.CampaignID]core.Campaign
 	unreadable map[core.BookKey]bool
+	cluster    cluster
 }
 
 // judged are the kinds that a listing is made of.
-var judged = map[Kind]bool{KindRestored: true, KindBook: true, KindRecord: true, KindTombstone: true, KindCampaign: true}
+var judged = map[Kind]bool{KindRestored: true, KindBook: true, KindRecord: true, KindTombstone: true, KindCampaign: true, KindCluster: true}
 
 func listed(k keys, entries []Entry) listing {
 	l := listing{
@@ -39,6 +40,8 @@ func listed(k keys, entries []Entry) listing {
 			l.deleted[v.Campaign] = true
 		case core.Campaign:
 			l.campaigns[v.Spec.ID] = v
+		case cluster:
+			l.cluster = v
 		}
 	}
 	return l

@@ -25,6 +25,9 @@ type past struct {
 	books     map[core.BookKey]newest
 	records   map[string]core.BookKey // the newest record of each book
 	lost      string                  // why etcd is known to have lost its past; it stays until recovery
+	// recovery is the term of the last recovery that was heard of (cluster.go).
+	recovery      int64
+	recoveryKnown bool
 }
 
 // newest is a book's newest change.
@@ -171,6 +174,9 @@ func (p *past) deliveredUpTo(revision int64) {
 // take follows one batch of the watch.
 func (p *past) take(entries []Entry) {
 	for _, e := range entries {
+		if c, ok := e.Value.(cluster); ok {
+			_ = p.recovered(c) // latched
+		}
 		switch {
 		case e.Kind == KindRestored:
 			p.begin(e.Deleted)
@@ -195,6 +201,7 @@ func (p *past) take(entries []Entry) {
 // loss is latched; the listing stands.
 func (p *past) list(entries []Entry, revision int64) {
 	l := listed(p.keys, entries)
+	_ = p.recovered(l.cluster) // before books are compared; a loss is latched
 	if why := p.missing(l, revision); why != "" {
 		_ = p.lose("%s", why)
 		p.begin(false)

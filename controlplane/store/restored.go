@@ -20,14 +20,24 @@ import (
 
 // MarkRestored keeps that etcd lost its past; the first word stands. Any replica
 // may say so, whether it leads or not: what it saw does not depend on it.
+// What was seen of a past that a recovery has given up meanwhile is no loss: it is
+// forgotten, and nothing is written.
 func (s *Store) MarkRestored(ctx context.Context, r core.Restored) error {
+	var present cluster
 	_, err := s.Update(ctx, "mark etcd restored", func(tx *Tx) error {
+		var err error
+		if present, _, err = fetch(tx, s.keys.cluster(), decodeCluster); err != nil || s.past.givenUp(present) {
+			return err
+		}
 		_, stands, err := tx.Restored()
 		if err != nil || stands {
 			return err
 		}
 		return tx.putRestored(r)
 	})
+	if err == nil && s.past.givenUp(present) {
+		_ = s.past.recovered(present)
+	}
 	return err
 }
 
@@ -83,30 +93,27 @@ func (s *Store) Lost() string { return s.past.loss() }
 // SameCluster compares the cluster that answers with the one that the records
 // were made in, and keeps it where none is kept. core.ErrRestored.
 func (tx *Tx) SameCluster() error {
-	kv, err := tx.get(tx.s.keys.cluster())
+	kept, known, err := fetch(tx, tx.s.keys.cluster(), decodeCluster)
 	if err != nil {
 		return err
 	}
-	var m storev1.Cluster
 	answers := tx.s.past.clusterID()
-	if kv == nil {
-		return tx.put(tx.s.keys.cluster(), &storev1.Cluster{ClusterId: answers})
+	if !known {
+		return tx.put(tx.s.keys.cluster(), cluster{id: answers}.encode())
 	}
-	if err := decode(kv.Value, &m); err != nil {
-		return readError("read the cluster", err)
-	}
-	if m.GetClusterId() != answers {
-		return fmt.Errorf("%w: the records were made in etcd cluster %x, cluster %x holds them now", core.ErrRestored, m.GetClusterId(), answers)
+	if why := kept.otherThan(answers); why != "" {
+		return fmt.Errorf("%w: %s", core.ErrRestored, why)
 	}
 	return nil
 }
 
-// PutCluster keeps the cluster that answers as the one of the records.
-func (tx *Tx) PutCluster() error {
+// PutRecovered keeps the cluster that answers as the one of the records, and the
+// term under which they were recovered: it is above that of every recovery before.
+func (tx *Tx) PutRecovered(under core.Term) error {
 	if _, err := tx.get(tx.s.keys.cluster()); err != nil {
 		return err
 	}
-	return tx.put(tx.s.keys.cluster(), &storev1.Cluster{ClusterId: tx.s.past.clusterID()})
+	return tx.put(tx.s.keys.cluster(), cluster{id: tx.s.past.clusterID(), recovered: under}.encode())
 }
 
 // PutCompared keeps that every shard was compared with the books under this

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,5 +137,105 @@ func TestMarkedRestoredNothingMoves(t *testing.T) {
 	}
 	if _, err := p.Move(ctx, topUp("a1", "cell-1", 100)); err != nil {
 		t.Fatalf("after recovery: %v", err)
+	}
+}
+
+// recovered ends a standing RESTORED under a leader's term, as recovery does.
+func recovered(t *testing.T, s *store.Store, leader core.Leader) {
+	t.Helper()
+	if _, err := s.Update(testkit.Deadline(t), "confirm", func(tx *store.Tx) error {
+		return errors.Join(tx.Recover(), tx.DropRestored(), tx.PutRecovered(leader.Term))
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lead(t *testing.T, s *store.Store, id string) core.Leader {
+	t.Helper()
+	lease, err := s.GrantLease(testkit.Deadline(t), testDeadline)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader, err := s.TakeLead(testkit.Deadline(t), lease, "there", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leader
+}
+
+// A replica that was away while etcd was restored and recovered remembers what was
+// given up. When it is back it takes the recovered books over and stops nobody; an
+// etcd from before that recovery is a loss, and so it is to a replica that only
+// listed.
+func TestAReplicaThatWasAwayDuringARecovery(t *testing.T) {
+	p := demo(t)
+	before := backup(t, p.etcd)
+	list(t, p.Store)
+	for i := range 8 { // p remembers the book as these left it, at a revision above what follows, and is away from here on
+		if _, err := p.Move(testkit.Deadline(t), topUp(fmt.Sprint("a", i), "cell-1", 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before()
+	other := another(t, p)
+	leader := lead(t, other, "t1")
+	if err := other.MarkRestored(testkit.Deadline(t), core.Restored{Why: "a drill", FoundBy: "there"}); err != nil {
+		t.Fatal(err)
+	}
+	recovered(t, other, leader)
+	late := another(t, p)
+	list(t, late)
+	after := backup(t, p.etcd)
+	if _, err := other.Move(testkit.Deadline(t), topUp("b1", "cell-2", 10)); err != nil {
+		t.Fatal(err)
+	}
+	// p is back. What it holds against etcd is not written down, and a listing ends it.
+	_, err := p.Move(testkit.Deadline(t), topUp("c1", "cell-2", 10))
+	if !errors.Is(err, core.ErrRestored) {
+		t.Fatalf("before it heard of the recovery: %v, want ErrRestored", err)
+	}
+	if err := p.MarkRestored(testkit.Deadline(t), core.Restored{Why: p.Lost(), FoundBy: "here"}); err != nil {
+		t.Fatal(err)
+	}
+	list(t, p.Store)
+	if p.Lost() != "" {
+		t.Fatalf("the loss is held against a recovered etcd: %s", p.Lost())
+	}
+	for _, s := range []*store.Store{p.Store, other} {
+		if _, err := s.Move(testkit.Deadline(t), topUp("c2", "cell-2", 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after() // what came after the recovery is lost: to both, by the books
+	if _, err := p.Move(testkit.Deadline(t), topUp("c3", "cell-2", 10)); !errors.Is(err, core.ErrRestored) {
+		t.Fatalf("an etcd from after the recovery, gone back: %v, want ErrRestored", err)
+	}
+	before() // and an etcd from before the recovery is one to a replica that knows of it, whatever its counters say
+	fresh := another(t, p)
+	for i := range 12 {
+		if _, err := fresh.Move(testkit.Deadline(t), topUp(fmt.Sprint("d", i), "cell-1", 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list(t, late)
+	if !strings.Contains(late.Lost(), "recovered under term") {
+		t.Fatalf("%q: want the loss of a recovery", late.Lost())
+	}
+}
+
+func another(t *testing.T, p *platform) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Config{Endpoints: p.etcd.Endpoints(), Prefix: prefix}, store.Deps{Clock: clock.System()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func list(t *testing.T, s *store.Store) {
+	t.Helper()
+	if _, err := s.List(testkit.Deadline(t), func([]store.Entry) error { return nil }); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -38,6 +38,9 @@ func (s *Store) List(ctx context.Context, add func([]Entry) error) (int64, error
 	if err != nil {
 		return 0, err
 	}
+	if err := s.listRoom(ctx, KindCluster, &revision, func(page []Entry) error { kept = append(kept, page...); return nil }); err != nil {
+		return 0, err
+	}
 	s.past.list(kept, revision)
 	return revision, nil
 }

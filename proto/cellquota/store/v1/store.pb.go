@@ -2156,7 +2156,12 @@ func (x *Restored) GetTermCount() int64 {
 type Cluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// etcd's id of the cluster.
-	ClusterId     uint64 `protobuf:"varint,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	ClusterId uint64 `protobuf:"varint,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	// Term under which etcd's lost past was last recovered; it grows with every recovery, because its
+	// leader's term is above what every shard knew. Unset: never. A replica that was away during a
+	// recovery knows by a higher one that what it remembers of etcd is of a past that was given up,
+	// and by a lower one that etcd went back behind a recovery.
+	Recovered     *v1.Term `protobuf:"bytes,2,opt,name=recovered,proto3" json:"recovered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2196,6 +2201,13 @@ func (x *Cluster) GetClusterId() uint64 {
 		return x.ClusterId
 	}
 	return 0
+}
+
+func (x *Cluster) GetRecovered() *v1.Term {
+	if x != nil {
+		return x.Recovered
+	}
+	return nil
 }
 
 // Tombstone at /tombstones/CAMPAIGN: a campaign that was sold, settled and deleted. Its id is never
@@ -2539,10 +2551,11 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x19\n" +
 	"\bfound_by\x18\x04 \x01(\tR\afoundBy\x12\x1d\n" +
 	"\n" +
-	"term_count\x18\x05 \x01(\x03R\ttermCount\"(\n" +
+	"term_count\x18\x05 \x01(\x03R\ttermCount\"Z\n" +
 	"\aCluster\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x01 \x01(\x04R\tclusterId\"\xc7\x01\n" +
+	"cluster_id\x18\x01 \x01(\x04R\tclusterId\x120\n" +
+	"\trecovered\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\trecovered\"\xc7\x01\n" +
 	"\tTombstone\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x129\n" +
@@ -2658,14 +2671,15 @@ var file_cellquota_store_v1_store_proto_depIdxs = []int32{
 	29, // 36: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
 	29, // 37: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
 	29, // 38: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	29, // 39: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
-	3,  // 40: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
-	29, // 41: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	42, // 39: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
+	29, // 40: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
+	3,  // 41: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
+	29, // 42: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
