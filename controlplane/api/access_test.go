@@ -248,6 +248,10 @@ func TestNobodyApprovesThroughAToken(t *testing.T) {
 	if _, err := r.as(access.SRE).Access.Approve(ctx, &pb.ApproveRequest{ApprovalId: "once"}); !errors.Is(err, core.ErrSelfApproval) {
 		t.Errorf("the maker of a token that is gone approves: %v", err)
 	}
+	r.ask("twins", "twin", "sre-ann") // one sre minted two tokens, under two names
+	if _, err := puppet.Access.Approve(ctx, &pb.ApproveRequest{ApprovalId: "twins"}); !errors.Is(err, core.ErrSelfApproval) {
+		t.Errorf("the other token of the same maker approves: %v", err)
+	}
 	if _, err := r.as(access.CampaignManager).Access.Approve(ctx, &pb.ApproveRequest{ApprovalId: "its"}); err != nil {
 		t.Errorf("another person: %v", err)
 	}

@@ -96,9 +96,12 @@ func (a Approval) Approve(who, why string, now time.Time) (Approval, error) {
 }
 
 // OneHand tells whether the approver and the requester are one person as far as the
-// tokens that both showed tell: one of them minted the other's.
+// tokens that both showed tell: one of them minted the other's, or somebody minted
+// both, at whatever remove. Two people have two origins, each an operator of
+// operators_file.
 func (a Approval) OneHand(who string, issuers []string) bool {
-	return slices.Contains(a.RequesterIssuers, who) || slices.Contains(issuers, a.Requester)
+	requester := append([]string{a.Requester}, a.RequesterIssuers...)
+	return slices.ContainsFunc(append([]string{who}, issuers...), func(name string) bool { return slices.Contains(requester, name) })
 }
 
 // Reject refuses the operation; the requester may, too. A repeat by the same

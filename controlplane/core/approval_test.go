@@ -129,7 +129,8 @@ func TestMayStep(t *testing.T) {
 	}
 }
 
-// Whoever minted the requester's token is no second person, nor the other way round.
+// Whoever minted the requester's token is no second person, nor the other way round, nor somebody whose
+// token comes from the same hand: one sre with two names is one person.
 func TestOneHand(t *testing.T) {
 	_, a := pending(t)
 	a.RequesterIssuers = []string{"zoe", "root"}
@@ -137,7 +138,8 @@ func TestOneHand(t *testing.T) {
 		who     string
 		issuers []string
 		want    bool
-	}{{"bob", nil, false}, {"root", nil, true}, {"bob", []string{"eve", "ann"}, true}, {"bob", []string{"zoe"}, false}} {
+	}{{"bob", nil, false}, {"root", nil, true}, {"bob", []string{"eve", "ann"}, true}, {"bob", []string{"zoe"}, true},
+		{"bob", []string{"eve", "root"}, true}, {"bob", []string{"eve", "other root"}, false}} {
 		if got := a.OneHand(r.who, r.issuers); got != r.want {
 			t.Errorf("%s of %v: %v", r.who, r.issuers, got)
 		}

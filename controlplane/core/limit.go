@@ -48,8 +48,11 @@ func (b Book) SetLimit(limit quantity.Quantity) (Book, error) {
 
 // Shrink takes what the reserve has of what the limit still stands above its
 // target; moved is false where there is nothing to take. At the target the
-// lowering is over and the book has none any more.
+// lowering is over and the book has none any more. ErrSettled.
 func (b Book) Shrink() (next Book, moved bool, err error) {
+	if err := b.MayBegin(); err != nil {
+		return Book{}, false, err
+	}
 	above, err := b.SaleLimit.Sub(b.LimitTarget)
 	if err != nil || b.LimitTarget.IsZero() {
 		return b, false, err
@@ -68,8 +71,12 @@ func (b Book) Shrink() (next Book, moved bool, err error) {
 	return next, !take.IsZero(), next.Check()
 }
 
-// EndLowering gives up the rest of a lowering: the limit stays where it is.
+// EndLowering gives up the rest of a lowering: the limit stays where it is. ErrSettled:
+// the account of the book was taken.
 func (b Book) EndLowering() (Book, error) {
+	if err := b.MayBegin(); err != nil {
+		return Book{}, err
+	}
 	next := b.clone()
 	next.LimitTarget = quantity.Quantity{}
 	return next, next.Check()

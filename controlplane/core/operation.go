@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cellquota/cellquota/allocator/quantity"
@@ -122,6 +123,19 @@ func (o Operation) End(state OperationState, detail string, at time.Time) Operat
 // DoneStep tells whether a step is finished.
 func (o Operation) DoneStep(name string) bool {
 	return slices.ContainsFunc(o.Steps, func(s OperationStep) bool { return s.Name == name })
+}
+
+// About gives the campaign whose books the operation is about, and the one SKU, or ""
+// for several or all of them; ok is false for an operation on a cell or the store,
+// whose subject may well be spelled as a campaign is.
+func (o Operation) About() (campaign ids.CampaignID, sku ids.SKUID, ok bool) {
+	switch o.Kind {
+	case OperationPublish, OperationDelete, OperationCancel, OperationSetLimit, OperationTransfer, OperationRebalance:
+		before, after, _ := strings.Cut(o.Subject, "/")
+		return ids.CampaignID(before), ids.SKUID(after), true
+	default:
+		return "", "", false
+	}
 }
 
 // SameParameters is nil when a repeat asks for what the operation was made from.

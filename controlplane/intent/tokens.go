@@ -112,6 +112,6 @@ func (s *Service) secondPerson(who Caller, a core.Approval) error {
 	if !minted {
 		return nil
 	}
-	return rpcstatus.With(fmt.Errorf("%w: one of %s and %s minted the other's token", core.ErrSelfApproval, who.Name, requester),
+	return rpcstatus.With(fmt.Errorf("%w: the tokens of %s and %s come from one hand", core.ErrSelfApproval, who.Name, requester),
 		map[string]string{"requester": requester, "approver": who.Name}, nil, 0)
 }

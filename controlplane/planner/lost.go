@@ -46,6 +46,8 @@ func (p *Planner) intact(ctx context.Context, leader core.Leader, s view.Snapsho
 // knows a higher term than this leader's.
 func (p *Planner) waitForRecovery(ctx context.Context, leader core.Leader) error {
 	p.log.WarnContext(ctx, "etcd lost its past: leading for recovery only", telemetry.Event, "recovery_awaited", "term", leader.Term.Count)
+	crew := newCrew(p.wake)
+	defer crew.steps.Wait()
 	return p.every(ctx, p.wake, func(ctx context.Context) error {
 		s := p.view.Snapshot()
 		if _, stands := s.Restored(); !stands {
@@ -54,7 +56,7 @@ func (p *Planner) waitForRecovery(ctx context.Context, leader core.Leader) error
 		if s.Term().Count > leader.Term.Count {
 			return fmt.Errorf("%w: %d is below %d", errLowTerm, leader.Term.Count, s.Term().Count)
 		}
-		p.operate(ctx, leader)
+		p.operate(ctx, leader, crew)
 		return nil
 	})
 }

@@ -52,8 +52,6 @@ const (
 	breath = 5 * time.Millisecond
 	// stepTime bounds one step of one operation.
 	stepTime = 30 * time.Second
-	// atOnce bounds the operations that are driven at the same time.
-	atOnce = 8
 )
 
 // Planner is the leader's loop. Make it with New; Lead runs it.
@@ -118,7 +116,9 @@ func (p *Planner) Lead(ctx context.Context, leader core.Leader) error {
 		return p.every(ctx, p.wake, func(ctx context.Context) error { return p.tick(ctx, leader) })
 	})
 	loops.Go(func() error {
-		return p.every(ctx, nil, func(ctx context.Context) error { p.operate(ctx, leader); return nil })
+		crew := newCrew(make(chan struct{}, 1))
+		defer crew.steps.Wait()
+		return p.every(ctx, crew.wake, func(ctx context.Context) error { p.operate(ctx, leader, crew); return nil })
 	})
 	if p.witness != nil {
 		loops.Go(func() error {
@@ -221,29 +221,6 @@ func (p *Planner) closeOver(ctx context.Context, leader core.Leader, s view.Snap
 
 // actor names the loop in records.
 const actor = "planner"
-
-// operate hands every open operation but publishes to the driver, several at
-// once, each once.
-func (p *Planner) operate(ctx context.Context, leader core.Leader) {
-	var steps errgroup.Group
-	steps.SetLimit(atOnce)
-	s := p.view.Snapshot()
-	for _, op := range s.OpenOperations() {
-		if op.Kind == core.OperationPublish || !drives(s, op) {
-			continue
-		}
-		steps.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, stepTime)
-			defer cancel()
-			if !p.cleared(ctx, leader, s, op) {
-				return nil
-			}
-			p.note(ctx, p.operations.Step(ctx, leader, op), "operation waits", "operation_id", op.ID, "kind", op.Kind)
-			return nil
-		})
-	}
-	_ = steps.Wait()
-}
 
 // note logs an error of one step; the next tick tries again. Losing the lead or
 // the process's end is no news.

@@ -1,8 +1,11 @@
 package planner_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,10 +62,60 @@ func TestAutoRebalanceIsCarriedOut(t *testing.T) {
 	r.tell("cell-1", sold(3_800, 100)) // has 1,000, keeps 125
 	r.tell("cell-2", sold(4_750, 600)) // has 50
 	r.holds(400, 4_250, 5_350)
-	id := planner.AutoRebalanceID(first)
+	id := planner.AutoRebalanceID(first, 0)
 	r.until(id, core.OperationDone)
 	if open := r.view.Snapshot().OpenOperations(); len(open) != 0 {
 		t.Errorf("it goes on: %+v", open)
+	}
+}
+
+// refusing ends its first operations without a unit moved, as when every taker is refused, and hands the
+// others on.
+type refusing struct {
+	mu    sync.Mutex
+	first int
+	ends  func(op core.Operation) error
+	then  planner.Operations
+}
+
+func (d *refusing) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
+	d.mu.Lock()
+	refuse := d.first > 0
+	if refuse {
+		d.first--
+	}
+	d.mu.Unlock()
+	if refuse {
+		return d.ends(op)
+	}
+	return d.then.Step(ctx, leader, op)
+}
+
+// A rebalance that ended without a unit moved leaves the book at the version that it was decided on. It is
+// decided again, later each time, and not never.
+func TestARefusedAutoRebalanceIsProposedAgain(t *testing.T) {
+	r := newRigWith(t, planner.Config{Interval: 20 * time.Millisecond, RebalanceEvery: 100 * time.Millisecond})
+	deps := quota.Deps{Store: r.store, View: r.view, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)}
+	r.operations.drive(&refusing{first: 2, then: quota.Rebalances{Deps: deps}, ends: func(op core.Operation) error {
+		_, err := r.store.Update(testkit.Deadline(t), "refuse", func(tx *store.Tx) error {
+			present, _, err := tx.Operation(op.ID)
+			return errors.Join(err, tx.PutOperation(present.End(core.OperationFailed, "refused", tx.Now())))
+		})
+		return err
+	}})
+	autoSaleOn(r, 2, autoRebalance)
+	first := r.book()
+	r.tell("cell-1", sold(3_800, 100)) // has 1,000, keeps 125
+	r.tell("cell-2", sold(4_750, 600)) // has 50
+	r.holds(400, 4_250, 5_350)
+	var ended []core.Operation
+	for n, want := range []core.OperationState{core.OperationFailed, core.OperationFailed, core.OperationDone} {
+		ended = append(ended, r.until(planner.AutoRebalanceID(first, n), want))
+	}
+	for n, after := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond} {
+		if waited := ended[n+1].StartedAt.Sub(ended[n].EndedAt); waited < after {
+			t.Errorf("try %d began %s after the one before, want %s", n+2, waited, after)
+		}
 	}
 }
 

@@ -278,7 +278,7 @@ type rig struct {
 	leader     core.Leader
 	lease      int64 // the leader's
 	stopLead   func()
-	interval   time.Duration // of the planner's ticks
+	pace       planner.Config
 }
 
 type noShards struct{}
@@ -291,7 +291,13 @@ func newRig(t testing.TB) *rig { t.Helper(); return newPacedRig(t, 20*time.Milli
 
 func newPacedRig(t testing.TB, interval time.Duration) *rig {
 	t.Helper()
-	r := &rig{t: t, interval: interval, etcd: testkit.Etcd(t, 1), cells: newCells(), edges: &edges{}, operations: &operations{asked: map[string]int{}}}
+	return newRigWith(t, planner.Config{Interval: interval})
+}
+
+func newRigWith(t testing.TB, pace planner.Config) *rig {
+	t.Helper()
+	pace.AckTimeout, pace.ResendAfter = time.Minute, 100*time.Millisecond
+	r := &rig{t: t, pace: pace, etcd: testkit.Etcd(t, 1), cells: newCells(), edges: &edges{}, operations: &operations{asked: map[string]int{}}}
 	r.store = r.open()
 	r.view, r.planner = r.follow(r.store)
 	r.intent = &intent.Service{Store: r.store, View: r.view, Clock: clock.System(), Shards: noShards{}, Topics: noShards{}}
@@ -325,7 +331,7 @@ func (r *rig) follow(s *store.Store) (*view.View, *planner.Planner) {
 	if r.witness != nil {
 		d.Witness = r.witness
 	}
-	return v, planner.New(planner.Config{Interval: r.interval, AckTimeout: time.Minute, ResendAfter: 100 * time.Millisecond}, d)
+	return v, planner.New(r.pace, d)
 }
 
 // another replaces the process by one that remembers nothing.

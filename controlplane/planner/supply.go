@@ -92,15 +92,12 @@ func owners(route core.Route) map[string]int {
 func busySKUs(s view.Snapshot, campaign ids.CampaignID) map[ids.SKUID]bool {
 	busy := map[ids.SKUID]bool{}
 	for _, op := range s.OpenOperations() {
-		if op.Kind == core.OperationFence || op.Kind == core.OperationReclaim || op.Kind == core.OperationRestore {
-			continue // of a cell; its state says what may be done
+		subject, sku, ok := op.About()
+		if !ok || subject != campaign {
+			continue // of a cell, whose state says what may be done, or of another campaign
 		}
 		if op.Kind == core.OperationCancel {
 			continue // nothing moves before a second person agreed, and then the campaign is closed
-		}
-		subject, sku := splitSubject(op.Subject)
-		if subject != campaign {
-			continue
 		}
 		if op.Kind != core.OperationRebalance { // whose moves name its SKUs
 			busy[sku] = true
@@ -110,16 +107,6 @@ func busySKUs(s view.Snapshot, campaign ids.CampaignID) map[ids.SKUID]bool {
 		}
 	}
 	return busy
-}
-
-// splitSubject reads CAMPAIGN or CAMPAIGN/SKU.
-func splitSubject(subject string) (ids.CampaignID, ids.SKUID) {
-	for i := range len(subject) {
-		if subject[i] == '/' {
-			return ids.CampaignID(subject[:i]), ids.SKUID(subject[i+1:])
-		}
-	}
-	return ids.CampaignID(subject), ""
 }
 
 // positions lists the cells of a campaign and those that the book names, in order

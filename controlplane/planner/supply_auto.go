@@ -29,8 +29,14 @@ func autoGrantID(b core.Book, cell ids.CellID) string {
 }
 
 // AutoRebalanceID names the operation of the rebalance that was decided on one
-// change of a book.
-func AutoRebalanceID(b core.Book) string { return "rebalance." + decidedOn("rebalance", b) }
+// change of a book for the n-th time, from 0. It is decided again where the one
+// before ended and left the book as it was: nobody could give or take then.
+func AutoRebalanceID(b core.Book, n int) string {
+	if n == 0 {
+		return "rebalance." + decidedOn("rebalance", b)
+	}
+	return "rebalance." + decidedOn("rebalance", b, strconv.Itoa(n))
+}
 
 func decidedOn(what string, b core.Book, more ...string) string {
 	return core.Digest(append([]string{what, b.Key.String(), strconv.FormatInt(b.Version, 10), b.LastRecordID}, more...)...)
@@ -138,7 +144,10 @@ func (p *Planner) autoRebalance(ctx context.Context, leader core.Leader, on onSa
 	if err != nil || len(plan.Moves) == 0 {
 		return err
 	}
-	id := AutoRebalanceID(on.book)
+	id, due := p.nextRebalance(on.book)
+	if !due {
+		return nil
+	}
 	_, err = p.store.Update(ctx, "propose "+id, func(tx *store.Tx) error {
 		if err := tx.Lead(leader); err != nil {
 			return err
@@ -173,6 +182,30 @@ func (p *Planner) autoRebalance(ctx context.Context, leader core.Leader, on onSa
 			"operation_id", id, "moves", len(plan.Moves))
 	}
 	return err
+}
+
+// maxDoublings bounds how much later each try of a rebalance on one change of a book
+// comes than the one before: 64 times RebalanceEvery at most.
+const maxDoublings = 6
+
+// nextRebalance names the next rebalance to be decided on a book as it is; false
+// while one is open, or ended too recently: each try waits twice as long as the one
+// before, so that what is refused all day leaves few operations. From the view; the
+// transaction finds an operation that it does not show yet.
+func (p *Planner) nextRebalance(b core.Book) (id string, due bool) {
+	s := p.view.Snapshot()
+	for n := 0; ; n++ {
+		id := AutoRebalanceID(b, n)
+		before, known := s.Operation(id)
+		if !known {
+			return id, true
+		}
+		wait := p.cfg.RebalanceEvery << min(n, maxDoublings)
+		_, next := s.Operation(AutoRebalanceID(b, n+1))
+		if !before.State.Terminal() || !next && p.clock.Now().Sub(before.EndedAt) < wait {
+			return "", false
+		}
+	}
 }
 
 // drives tells whether anybody carries on operations of a kind here: what nobody

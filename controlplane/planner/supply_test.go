@@ -30,7 +30,11 @@ func autoRebalance(s *core.SKUSpec) { s.Rebalance = core.AutoAuto }
 // autoSale is a campaign on sale over n live cells, none of which reports yet.
 func autoSale(t *testing.T, n int, change func(*core.SKUSpec)) *rig {
 	t.Helper()
-	r := newRig(t)
+	return autoSaleOn(newRig(t), n, change)
+}
+
+func autoSaleOn(r *rig, n int, change func(*core.SKUSpec)) *rig {
+	r.t.Helper()
 	r.provision(n)
 	r.lead()
 	for i := range n {
@@ -371,7 +375,7 @@ func TestAutoRebalanceIsProposedOnce(t *testing.T) {
 	r := autoSale(t, 2, autoRebalance)
 	r.tell("cell-1", has(1_000, 100)) // keeps 125
 	r.tell("cell-2", has(50, 600))
-	id := planner.AutoRebalanceID(r.book())
+	id := planner.AutoRebalanceID(r.book(), 0)
 	var op core.Operation
 	testkit.Eventually(t, wait, func() error {
 		var known bool

@@ -29,18 +29,22 @@ func limitReturnID(record string, cell ids.CellID) string {
 	return "limit." + core.Digest(record, string(cell))
 }
 
+// born tells apart two rebalances under one id: an operation is forgotten after
+// operations.keep, its journal is not.
+func born(op core.Operation) string { return strconv.FormatInt(op.StartedAt.UnixNano(), 10) }
+
 // roundID names the record of a SKU's n-th round of a rebalance.
-func roundID(operation string, sku ids.SKUID, n int) string {
-	return "rebalance." + core.Digest(operation, "round", string(sku), strconv.Itoa(n))
+func roundID(op core.Operation, sku ids.SKUID, n int) string {
+	return "rebalance." + core.Digest(op.ID, born(op), "round", string(sku), strconv.Itoa(n))
 }
 
 // moveReturnID and moveGrantID name the adjustments of the move at a place of a plan.
-func moveReturnID(operation string, at int) string {
-	return "rebalance." + core.Digest(operation, "return", strconv.Itoa(at))
+func moveReturnID(op core.Operation, at int) string {
+	return "rebalance." + core.Digest(op.ID, born(op), "return", strconv.Itoa(at))
 }
 
-func moveGrantID(operation string, at int) string {
-	return "rebalance." + core.Digest(operation, "grant", strconv.Itoa(at))
+func moveGrantID(op core.Operation, at int) string {
+	return "rebalance." + core.Digest(op.ID, born(op), "grant", strconv.Itoa(at))
 }
 
 // keyOf gives the book that an operation of this room is about.

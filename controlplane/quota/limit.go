@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,6 +64,8 @@ type Ask struct {
 
 // StepLimit tells what comes next. Pure. In this order:
 //
+//  0. the book is settled → DONE, the limit stays where it is: nothing is written into
+//     an account that was taken
 //  1. no target stands: it is recorded by a shard → DONE, else wait
 //  2. the campaign is over → give up, the limit stays where it is
 //  3. the reserve has units → take them
@@ -74,6 +77,8 @@ type Ask struct {
 func StepLimit(f LimitFacts) Next {
 	b := f.Book
 	switch {
+	case b.Settled:
+		return end(core.OperationDone, "%s", cmp.Or(f.Reached, fmt.Sprintf("sale_limit is %s: the campaign is settled", b.SaleLimit)))
 	case b.LimitTarget.IsZero() && f.Unrecorded > 0:
 		return wait(StepRecorded, "no shard has recorded that sale_limit is %s", b.SaleLimit)
 	case b.LimitTarget.IsZero() && f.Reached != "":

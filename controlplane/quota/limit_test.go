@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/testkit"
 )
@@ -198,6 +200,44 @@ func TestLimitsEndWithTheSale(t *testing.T) {
 	}
 	if _, _, err := r.intent.SetSaleLimit(testkit.Deadline(t), who, r.limit("l2", 110), false); !errors.Is(err, core.ErrCampaignState) {
 		t.Errorf("after the close: %v", err)
+	}
+}
+
+// A lowering that an older program left open on a settled book ends, and writes nothing into an account that
+// was taken: neither the book, nor the stock, in which the campaign holds no limit any more.
+func TestALoweringOnASettledBookEnds(t *testing.T) {
+	r := newRig(t)
+	r.sells(200, 100, 50, 40)
+	r.shards["cell-1"].silent, r.shards["cell-2"].silent = true, true
+	r.setLimit("l", 70)
+	if err := r.step(); err != nil {
+		t.Fatal(err)
+	}
+	r.closes()
+	_, err := r.store.Move(testkit.Deadline(t), store.Move{
+		RecordID: "account", Key: key, Actor: "me", Method: "test", Parameters: "account",
+		Also: func(tx *store.Tx) error {
+			s, _, err := tx.Stock(key.SKU)
+			s, _, _ = s.Settle(key.Campaign, q(0))
+			return errors.Join(err, tx.PutStock(s))
+		},
+		Edit: func(b core.Book, _ map[ids.CellID]core.Cell) (core.Book, []core.Adjustment, error) {
+			b, err := b.Settle()
+			return b, nil, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.book()
+	if op := r.settle("l"); op.State != core.OperationDone || !strings.Contains(op.Detail, "sale_limit is 90") {
+		t.Errorf("%+v", op)
+	}
+	if after := r.book(); after.Version != before.Version {
+		t.Errorf("a settled book was changed: %+v", after)
+	}
+	if _, err := before.EndLowering(); !errors.Is(err, core.ErrSettled) {
+		t.Errorf("EndLowering of a settled book: %v", err)
 	}
 }
 

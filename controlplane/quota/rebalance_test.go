@@ -8,6 +8,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
+	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/testkit"
 )
@@ -96,6 +97,25 @@ func TestRebalance(t *testing.T) {
 	if _, err := r.intent.ApplyRebalance(testkit.Deadline(t), who, plan("r1", nil, moves[0]), false); !errors.Is(err, core.ErrIDReused) {
 		t.Errorf("other parameters: %v", err)
 	}
+}
+
+// An operation is forgotten after operations.keep, its journal stays with the campaign: the same id given to a
+// later plan moves its units, instead of finding those of the first one.
+func TestARebalanceUnderAForgottenID(t *testing.T) {
+	r := newRig(t)
+	r.sells(400, 300, 100, 100, 100)
+	r.rebalances("r1", move("cell-1", "cell-2", 10))
+	r.settle("r1")
+	r.has(300, 0, 90, 110, 100)
+	if _, err := r.store.Update(testkit.Deadline(t), "prune", func(tx *store.Tx) error {
+		_, _, err := tx.Operation("r1")
+		return errors.Join(err, tx.DropOperation("r1"))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.rebalances("r1", move("cell-1", "cell-3", 20))
+	says(t, r.settle("r1"), "20 of 20 units")
+	r.has(300, 0, 70, 110, 120)
 }
 
 // A slow giver holds nobody else's units back.

@@ -58,7 +58,7 @@ func (d Rebalances) Step(ctx context.Context, leader core.Leader, op core.Operat
 // refused why not. errNothing where that is all of them.
 func (d Rebalances) round(ctx context.Context, leader core.Leader, s view.Snapshot, op core.Operation, sku ids.SKUID, ready []MoveFacts, refused map[int]string) error {
 	key := core.BookKey{Campaign: ids.CampaignID(op.Subject), SKU: sku}
-	id := nextRound(s, op.ID, sku)
+	id := nextRound(s, op, sku)
 	var book core.Book
 	var written []core.Adjustment
 	_, err := d.Store.Move(ctx, store.Move{
@@ -123,11 +123,11 @@ func (d Rebalances) begin(tx *store.Tx, key core.BookKey) (Round, error) {
 
 func (d Rebalances) adjustment(op core.Operation, key core.BookKey, m MoveFacts, step core.Step) core.Adjustment {
 	a := core.Adjustment{
-		ID: moveGrantID(op.ID, m.At), Key: key, Cell: m.To, Kind: core.KindGrant, Units: m.Units, State: core.StateBooked, Step: step,
+		ID: moveGrantID(op, m.At), Key: key, Cell: m.To, Kind: core.KindGrant, Units: m.Units, State: core.StateBooked, Step: step,
 		Actor: op.Actor, Reason: op.Reason, CreatedAt: d.Clock.Now().UTC(),
 	}
 	if m.asks() {
-		a.ID, a.Cell, a.Kind, a.State = moveReturnID(op.ID, m.At), m.From, core.KindReturn, core.StateProposed
+		a.ID, a.Cell, a.Kind, a.State = moveReturnID(op, m.At), m.From, core.KindReturn, core.StateProposed
 	}
 	return a
 }
@@ -137,8 +137,8 @@ func moveFacts(s view.Snapshot, op core.Operation) []MoveFacts {
 	out := make([]MoveFacts, 0, len(op.Moves))
 	for i, m := range op.Moves {
 		f := MoveFacts{RebalanceMove: m, At: i}
-		f.Return, f.Asked = moveAdjustment(s, moveReturnID(op.ID, i))
-		f.Grant, f.Granted = moveAdjustment(s, moveGrantID(op.ID, i))
+		f.Return, f.Asked = moveAdjustment(s, moveReturnID(op, i))
+		f.Grant, f.Granted = moveAdjustment(s, moveGrantID(op, i))
 		out = append(out, f)
 	}
 	return out
@@ -153,9 +153,9 @@ func moveAdjustment(s view.Snapshot, id string) (core.Adjustment, bool) {
 }
 
 // nextRound names the first round of a SKU that the journal does not show.
-func nextRound(s view.Snapshot, operation string, sku ids.SKUID) string {
+func nextRound(s view.Snapshot, op core.Operation, sku ids.SKUID) string {
 	for n := 0; ; n++ {
-		id := roundID(operation, sku, n)
+		id := roundID(op, sku, n)
 		if _, written := s.Record(id); !written {
 			return id
 		}

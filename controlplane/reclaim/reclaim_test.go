@@ -12,6 +12,7 @@ import (
 	"github.com/cellquota/cellquota/cell/shard/migrate"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
+	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/testkit"
@@ -70,7 +71,7 @@ func TestFenceReclaimTopUpRestore(t *testing.T) {
 	if !strings.Contains(op.Steps[1].Detail, "26 units") || !strings.Contains(op.Steps[2].Detail, "26 units") {
 		t.Fatalf("steps %+v", op.Steps)
 	}
-	topUp, err := w.store.Record(t.Context(), reclaim.TopUpRecordID("f1", key))
+	topUp, err := w.store.Record(t.Context(), reclaim.TopUpRecordID("f1", 2, key))
 	if err != nil || len(topUp.Adjustments) != 2 {
 		t.Fatalf("%+v, %v", topUp, err)
 	}
@@ -120,6 +121,29 @@ func TestASecondFenceOfARestoredCell(t *testing.T) {
 	if c := w.cell("cell-1"); c.FenceVersion != 4 || c.ProofID != "cell-1/4" {
 		t.Fatalf("%+v", c)
 	}
+	w.i1()
+}
+
+// An operation's record goes after operations.keep, its journal stays with the campaign: the same id given to a
+// later fence gives away what that one brought back, not nothing, and is not refused for ever either.
+func TestAFenceIDThatWasForgottenTopsUpAgain(t *testing.T) {
+	w := newWorld(t).publish()
+	busy(w)
+	w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true, TopUp: true})
+	w.done("f1")
+	w.want(6, 8, 43, 43)
+	if _, err := w.orders.Restore(testkit.Deadline(t), who, "cell-1", "r1", "", "back", false); err != nil {
+		t.Fatal(err)
+	}
+	w.done("r1")
+	w.update(func(tx *store.Tx) error { // as hygiene does
+		_, _, err := tx.Operation("f1")
+		return errors.Join(err, tx.DropOperation("f1"))
+	})
+	w.grant("cell-1", "g3", 4, true)
+	w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true, TopUp: true, Force: true})
+	w.done("f1")
+	w.want(2, 8, 45, 45)
 	w.i1()
 }
 

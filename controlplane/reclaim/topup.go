@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cellquota/cellquota/allocator"
@@ -16,15 +17,17 @@ import (
 	"github.com/cellquota/cellquota/internal/ids"
 )
 
-// TopUpRecordID names the record by which an operation gives one SKU's reclaimed
-// units away, and each grant inside it; digests keep them within what shards take
-// as an adjustment id, however long the names are.
-func TopUpRecordID(operation string, key core.BookKey) string {
-	return "topup." + core.Digest(operation, key.String())
+// TopUpRecordID names the record by which an operation gives one SKU's units away that
+// were reclaimed under a fence version, and each grant inside it. The version tells
+// two fences under one id apart: an operation is forgotten after operations.keep, its
+// journal is not. Digests keep the ids within what shards take as an adjustment id,
+// however long the names are.
+func TopUpRecordID(operation string, fenceVersion int64, key core.BookKey) string {
+	return "topup." + core.Digest(operation, strconv.FormatInt(fenceVersion, 10), key.String())
 }
 
-func topUpGrantID(operation string, key core.BookKey, cell ids.CellID) string {
-	return "topup." + core.Digest(operation, key.String(), string(cell))
+func topUpGrantID(operation string, fenceVersion int64, key core.BookKey, cell ids.CellID) string {
+	return "topup." + core.Digest(operation, strconv.FormatInt(fenceVersion, 10), key.String(), string(cell))
 }
 
 // errKept: the units stay in the reserve, for a reason that is told.
@@ -71,7 +74,7 @@ func (d *Driver) topUpOthers(ctx context.Context, w *work) error {
 // there at the first try.
 func (w *work) topUp(s view.Snapshot, key core.BookKey, units quantity.Quantity, d *Driver) store.Move {
 	return store.Move{
-		RecordID: TopUpRecordID(w.op.ID, key), Parameters: core.Digest("reclaimed", w.op.ID, key.String(), units.String()), Key: key,
+		RecordID: TopUpRecordID(w.op.ID, w.proof.Version.Int64(), key), Parameters: core.Digest("reclaimed", w.op.ID, key.String(), units.String()), Key: key,
 		Actor: w.op.Actor, Method: "top-up of reclaimed units", Reason: w.op.Reason, OperationID: w.op.ID, Leader: &w.leader,
 		Also: func(tx *store.Tx) error {
 			campaign, known, err := tx.Campaign(key.Campaign)
@@ -111,7 +114,7 @@ func (w *work) share(s view.Snapshot, book core.Book, cells map[ids.CellID]core.
 			return core.Book{}, nil, err
 		}
 		adjustments = append(adjustments, core.Adjustment{
-			ID: topUpGrantID(w.op.ID, book.Key, cell.Spec.ID), Key: book.Key, Cell: cell.Spec.ID, Kind: core.KindGrant, Units: g.Units,
+			ID: topUpGrantID(w.op.ID, w.proof.Version.Int64(), book.Key, cell.Spec.ID), Key: book.Key, Cell: cell.Spec.ID, Kind: core.KindGrant, Units: g.Units,
 			State: core.StateBooked, Step: step, Actor: w.op.Actor, Reason: w.op.Reason, CreatedAt: d.clock.Now().UTC(),
 		})
 	}

@@ -28,7 +28,7 @@ type ending struct {
 	now        time.Time
 	after      time.Duration
 	archive    bool
-	operations []core.Operation // open ones about the campaign
+	operations []core.Operation // open ones about the campaign or one of its SKUs
 	open       int              // journal records that a shard has not answered
 	cells      []cellEnd
 	late       []string // processes that do not serve the closed version
@@ -111,7 +111,7 @@ func (d *Driver) Blockers(ctx context.Context, c core.Campaign) []string {
 func (d *Driver) look(ctx context.Context, s view.Snapshot, c core.Campaign, leads bool) ending {
 	e := ending{campaign: c, now: d.Clock.Now(), after: d.cfg.After, archive: d.Archive != nil}
 	for _, op := range s.OpenOperations() {
-		if op.Subject == string(c.Spec.ID) {
+		if campaign, _, ok := op.About(); ok && campaign == c.Spec.ID {
 			e.operations = append(e.operations, op)
 		}
 	}

@@ -85,6 +85,14 @@ func TestWhatBlocksIsNamed(t *testing.T) {
 			w.cells.mirrors["cell-2"] = m
 		}
 	}
+	operation := func(kind, subject string, s core.OperationState) func() {
+		return func() {
+			w.update(func(tx *store.Tx) error {
+				_, _, err := tx.Operation("op-1")
+				return errors.Join(err, tx.PutOperation(core.Operation{ID: "op-1", Kind: kind, Subject: subject, State: s, Actor: "me", StartedAt: tx.Now()}))
+			})
+		}
+	}
 	state := func(s core.CellState) func() {
 		return func() {
 			w.update(func(tx *store.Tx) error {
@@ -110,6 +118,9 @@ func TestWhatBlocksIsNamed(t *testing.T) {
 		{"stream", mirror(verify.MirrorFacts{Present: true, Stream: 2}), func() { w.quiet("cell-2") }, "2 are not in the log"},
 		{"no mirror", mirror(verify.MirrorFacts{}), func() { w.quiet("cell-2") }, "it has no mirror of s"},
 		{"fencing", state(core.CellFencing), state(core.CellActive), "cell cell-2: it is FENCING: reclaim it, or write it off"},
+		{"limit", operation(core.OperationSetLimit, "c/s", core.OperationRunning), operation(core.OperationSetLimit, "c/s", core.OperationDone), "operation op-1 (set-sale-limit) is RUNNING"},
+		{"transfer", operation(core.OperationTransfer, "c/s", core.OperationRunning), operation(core.OperationTransfer, "c/s", core.OperationDone), "operation op-1 (transfer-units) is RUNNING"},
+		{"rebalance", operation(core.OperationRebalance, "c", core.OperationPending), operation(core.OperationFence, "c", core.OperationRunning), "operation op-1 (rebalance) is PENDING"}, // the fence is of a cell of that name
 		{"no archive", func() { w.archive = nil }, func() { w.archive = archive.Directory{Dir: t.TempDir()} }, "no archive_dir"},
 		{"too early", func() { w.after = time.Hour }, func() { w.after = 0 }, "less than settle.after (1h0m0s) ago"},
 	} {
