@@ -64,7 +64,8 @@ model: ## check the protocol of fence, reclaim and handover, and that three wron
 	@deploy/checks/model
 
 .PHONY: bench
-bench: setup ## run every benchmark (BENCH=regexp BENCHTIME=1s or 5x)
+bench: ## run every benchmark (BENCH=regexp BENCHTIME=1s or 5x)
+	@deploy/local/setup bench
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem -timeout 30m \
 	  $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
 

@@ -57,7 +57,7 @@ var template = testkit.Template{Name: "cell", Setup: func(ctx context.Context, d
 
 // world is everything around one cell: its stores, its keys and its control plane.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	ctx   context.Context
 	db    *testkit.Database
 	admin *pgx.Conn
@@ -68,9 +68,15 @@ type world struct {
 	cp    *plane
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, ctx: testkit.Deadline(t), db: testkit.Postgres(t).Database(t, template), redis: testkit.Redis(t), kafka: testkit.Kafka(t, 1), keys: t.TempDir()}
+	return newWorldOn(t, testkit.Deadline(t), testkit.Postgres(t), testkit.Redis(t))
+}
+
+// newWorldOn is a world on servers of the caller's choice, for as long as ctx lasts.
+func newWorldOn(t testing.TB, ctx context.Context, pg *testkit.PG, redis *testkit.RedisServer) *world {
+	t.Helper()
+	w := &world{t: t, ctx: ctx, db: pg.Database(t, template), redis: redis, kafka: testkit.Kafka(t, 1), keys: t.TempDir()}
 	w.admin = w.db.Conn(t)
 	w.kafka.CreateTopic(t, "cellquota.admissions.cell-1", 1)
 	w.kafka.CreateTopic(t, "cellquota.events", 1)
@@ -331,7 +337,7 @@ func (w *world) grant(number int64, units int32) {
 }
 
 // selling is a world with one process that sells units of the phone.
-func selling(t *testing.T, units int32) (*world, *process) {
+func selling(t testing.TB, units int32) (*world, *process) {
 	t.Helper()
 	w := newWorld(t)
 	p := w.start().ready()
@@ -419,7 +425,7 @@ func (p *process) exchange(asks ...*pb.Ask) []*pb.Answer {
 }
 
 // want fails unless the answer has this outcome.
-func want(t *testing.T, a *pb.Answer, outcome pb.AdmitOutcome) *pb.Answer {
+func want(t testing.TB, a *pb.Answer, outcome pb.AdmitOutcome) *pb.Answer {
 	t.Helper()
 	if a.GetOutcome() != outcome {
 		t.Fatalf("answer %v, want %s", a, outcome)

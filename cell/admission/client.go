@@ -128,7 +128,9 @@ func newPool(cfg Config, size int, hook func(context.Context, *redis.Conn) error
 		ContextTimeoutEnabled: true, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	if err := redisotel.InstrumentTracing(pool); err != nil {
+	// Without the statement: a thousand calls' arguments, users among them, would be rendered as text for
+	// each pipeline, also where no trace is kept.
+	if err := redisotel.InstrumentTracing(pool, redisotel.WithDBStatement(false)); err != nil {
 		panic("admission: " + err.Error()) // only for a client type the plugin does not know
 	}
 	return pool

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/admission"
 	"github.com/cellquota/cellquota/internal/ids"
+	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
 // waiter is a granted ask whose acknowledgement by the log is awaited.
@@ -48,11 +49,7 @@ func (b *batch) await(waiting []*waiter, acks <-chan acknowledgement, gone <-cha
 		for left > 0 && !late {
 			select {
 			case a := <-acks:
-				if !a.of.told {
-					a.of.told = true
-					left--
-					b.answer(b.accepted(a.of.ask, a.of.result, a.err == nil))
-				}
+				left -= b.acknowledge(a, acks)
 			case <-timer.C():
 				late = true
 			case <-gone:
@@ -63,6 +60,23 @@ func (b *batch) await(waiting []*waiter, acks <-chan acknowledgement, gone <-cha
 		timer.Stop()
 		if late {
 			left -= b.giveUp(waiting)
+		}
+	}
+}
+
+// acknowledge answers those whose acknowledgement came, and those whose has come by now.
+func (b *batch) acknowledge(a acknowledgement, acks <-chan acknowledgement) (told int) {
+	var answers []*pb.Answer
+	for {
+		if !a.of.told {
+			a.of.told = true
+			answers = append(answers, b.accepted(a.of.ask, a.of.result, a.err == nil))
+		}
+		select {
+		case a = <-acks:
+		default:
+			b.answer(answers...)
+			return len(answers)
 		}
 	}
 }
@@ -81,12 +95,13 @@ func earliest(waiting []*waiter) time.Time {
 // giveUp answers those whose patience is over.
 func (b *batch) giveUp(waiting []*waiter) (told int) {
 	now := b.Clock.Now()
+	var answers []*pb.Answer
 	for _, w := range waiting {
 		if !w.told && !now.Before(w.until) {
 			w.told = true
-			told++
-			b.answer(b.accepted(w.ask, w.result, false))
+			answers = append(answers, b.accepted(w.ask, w.result, false))
 		}
 	}
-	return told
+	b.answer(answers...)
+	return len(answers)
 }

@@ -27,9 +27,11 @@ func TestAwait(t *testing.T) {
 	b.Clock, b.Statuses = clk, unsigned{}
 	states := make(chan pb.RequestState, 8)
 	order := make(chan uint64, 8)
-	b.answer = func(a *pb.Answer) {
-		order <- a.GetCorrelationId()
-		states <- a.GetRequest().GetState()
+	b.answer = func(answers ...*pb.Answer) {
+		for _, a := range answers {
+			order <- a.GetCorrelationId()
+			states <- a.GetRequest().GetState()
+		}
 	}
 	var waiting []*waiter
 	for i, patience := range []time.Duration{time.Second, time.Second, 500 * time.Millisecond, time.Second} {
@@ -71,7 +73,7 @@ func TestAwait(t *testing.T) {
 // A stream that is gone is not waited for.
 func TestAwaitEndsWithTheStream(t *testing.T) {
 	b, _ := newBatch()
-	b.answer = func(*pb.Answer) { t.Error("an answer to nobody") }
+	b.answer = func(...*pb.Answer) { t.Error("an answer to nobody") }
 	gone := make(chan struct{})
 	close(gone)
 	b.await([]*waiter{{ask: asked(), until: b.Clock.Now().Add(time.Hour)}}, make(chan acknowledgement), gone)

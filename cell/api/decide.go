@@ -16,8 +16,10 @@ import (
 // batch is one message of asks on its way to its answers.
 type batch struct {
 	*Server
-	came   time.Time
-	answer func(*pb.Answer) // hands an answer to the stream; never blocks
+	came time.Time
+	// answer hands answers to the stream; it never blocks. Those that are known together are handed over
+	// together: one at a time they would leave as one message each.
+	answer func(...*pb.Answer)
 }
 
 // decide answers every ask of a message. It returns when all answers are handed over, or when gone is
@@ -27,14 +29,15 @@ func (b *batch) decide(ctx context.Context, asks []*pb.Ask, gone <-chan struct{}
 	defer span.End()
 	var admits, repeats, prechecks []checked
 	var against []pb.AdmitOutcome // of repeats
+	var no []*pb.Answer           // to asks that need no mirror
 	rules := b.Rules.Current()
 	for _, ask := range asks {
-		c, no := b.check(rules, ask)
-		if no == nil {
-			no = b.standing(&c)
+		c, refused := b.check(rules, ask)
+		if refused == nil {
+			refused = b.standing(&c)
 		}
-		if no != nil {
-			b.answer(&pb.Answer{CorrelationId: ask.GetCorrelationId(), Outcome: no.outcome, Detail: no.detail})
+		if refused != nil {
+			no = append(no, &pb.Answer{CorrelationId: ask.GetCorrelationId(), Outcome: refused.outcome, Detail: refused.detail})
 			continue
 		}
 		switch outcome := standsAgainst(rules, c.campaign, c.sku); {
@@ -46,6 +49,7 @@ func (b *batch) decide(ctx context.Context, asks []*pb.Ask, gone <-chan struct{}
 			admits = append(admits, c)
 		}
 	}
+	b.answer(no...)
 	b.precheck(ctx, prechecks)
 	b.lookup(ctx, repeats, against)
 	var waiting []*waiter
@@ -87,19 +91,21 @@ func (b *batch) admit(ctx context.Context, part []checked, acks chan<- acknowled
 	results := b.Mirror.Admit(within, asks)
 	var granted []admission.Granted
 	var waiting []*waiter
+	var answers []*pb.Answer
 	for i, r := range results {
 		if r.Outcome != admission.Accepted {
-			b.answer(b.decided(&part[i], r))
+			answers = append(answers, b.decided(&part[i], r))
 			continue
 		}
 		granted = append(granted, *r.Granted)
 		if part[i].campaign.Spec.GetAckMode() == pb.AckMode_ACK_MODE_REDIS {
-			b.answer(b.accepted(&part[i], r, false))
+			answers = append(answers, b.accepted(&part[i], r, false))
 			continue
 		}
 		waiting = append(waiting, &waiter{ask: &part[i], result: r, until: b.came.Add(b.patience(part[i].ask))})
 	}
 	b.produce(granted, waiting, acks)
+	b.answer(answers...)
 	return waiting
 }
 
@@ -122,9 +128,11 @@ func (b *batch) lookup(ctx context.Context, repeats []checked, against []pb.Admi
 	}
 	within, cancel := b.lasting(ctx)
 	defer cancel()
+	answers := make([]*pb.Answer, len(repeats))
 	for i, r := range b.Mirror.Lookup(within, asks) {
-		b.answer(b.repeated(&repeats[i], against[i], r))
+		answers[i] = b.repeated(&repeats[i], against[i], r)
 	}
+	b.answer(answers...)
 }
 
 // repeated is the answer to a request that was looked up. Where nobody knows whether it is a repeat,
@@ -157,9 +165,11 @@ func (b *batch) precheck(ctx context.Context, all []checked) {
 	}
 	within, cancel := b.lasting(ctx)
 	defer cancel()
+	answers := make([]*pb.Answer, len(all))
 	for i, r := range b.Mirror.Precheck(within, asks) {
-		b.answer(b.decided(&all[i], r))
+		answers[i] = b.decided(&all[i], r)
 	}
+	b.answer(answers...)
 }
 
 // query names a request for its receipt.

@@ -110,9 +110,12 @@ type outgoing struct {
 
 func newOutgoing() *outgoing { return &outgoing{some: make(chan struct{}, 1)} }
 
-func (o *outgoing) put(a *pb.Answer) {
+func (o *outgoing) put(answers ...*pb.Answer) {
+	if len(answers) == 0 {
+		return
+	}
 	o.mu.Lock()
-	o.answers = append(o.answers, a)
+	o.answers = append(o.answers, answers...)
 	o.mu.Unlock()
 	o.signal()
 }
