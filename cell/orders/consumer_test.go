@@ -56,13 +56,17 @@ type bench struct {
 	producer *kgo.Client
 	build    ids.Build
 	store    *shard.Store
+	session  time.Duration // of consumers; 0: their default
 }
+
+// manual: a record says itself which partition it belongs to.
+var manual = kgo.RecordPartitioner(kgo.ManualPartitioner())
 
 func newBench(t *testing.T, partitions int32) *bench {
 	t.Helper()
 	b := &bench{t: t, ctx: testkit.Deadline(t), db: testkit.Postgres(t).Database(t, template), kafka: testkit.Kafka(t, 1)}
 	b.kafka.CreateTopic(t, events.AdmissionsTopic(cell), partitions)
-	b.producer = b.kafka.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	b.producer = b.kafka.Client(t, manual)
 	b.admin = b.db.Conn(t)
 	b.store = b.open()
 	now := time.Now()
@@ -107,7 +111,7 @@ func (b *bench) open() *shard.Store {
 func (b *bench) consume(store orders.Store) (c *orders.Consumer, reg *prometheus.Registry, stop func()) {
 	b.t.Helper()
 	reg = prometheus.NewRegistry()
-	c, err := orders.New(orders.Config{Cell: cell, Brokers: b.kafka.Brokers(), BatchMax: 50, BatchWait: time.Millisecond, RetryMax: 100 * time.Millisecond},
+	c, err := orders.New(orders.Config{Cell: cell, Brokers: b.kafka.Brokers(), BatchMax: 50, BatchWait: time.Millisecond, SessionTimeout: b.session, RetryMax: 100 * time.Millisecond},
 		store, clock.System(), slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), reg)
 	b.must(err)
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -197,7 +201,7 @@ func TestConsumeAndRestart(t *testing.T) {
 	// Another topic of the same name: another log. Its messages are taken from the start.
 	b.kafka.DeleteTopic(t, events.AdmissionsTopic(cell))
 	b.kafka.CreateTopic(t, events.AdmissionsTopic(cell), 1)
-	b.producer = b.kafka.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	b.producer = b.kafka.Client(t, manual)
 	b.produce(b.record("u5", "r", 0), b.record("new-log", "r", 0))
 	_, reg, _ = b.consume(b.store)
 	b.eventually(122, "orders")

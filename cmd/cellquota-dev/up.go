@@ -23,7 +23,10 @@ A data directory may be started again; its ports, secrets and data stay.
 
 CELLQUOTA_… variables reach every process. --set adds one configuration key to a
 component: cell.orders.batch_max=100 for all cells, cell-2.gate.min_rate=50 for
-one, redis.maxmemory=64mb, postgres.synchronous_commit=off.
+one, redis.maxmemory=64mb, postgres.synchronous_commit=off. A proxy of your own
+stands before a neighbour by the same keys: cell-1.redis.addrs=[127.0.0.1:7001],
+cell-1.shard.dsn_file=…, cell-1.control_plane.addrs=[…], cell-1.advertise_addr=…
+(before the cell), kafka.advertised.listeners=PLAINTEXT://127.0.0.1:7002.
 
 etcd.auto-compaction (24h) is how long etcd keeps its history,
 etcd.quota-backend-bytes (2 GiB) how much it may hold before it refuses writes.

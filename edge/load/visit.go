@@ -24,8 +24,9 @@ type visitor struct {
 	token string
 	// leaveBy ends the tries to get in; zero: never.
 	leaveBy time.Time
-	// request as last seen, its order and receipt.
+	// request as last seen, its order and receipt, and the permit that it was accepted with.
 	seen client.Request
+	pass string
 }
 
 // visit is one customer's whole stay, bounded by the plan's patience.
@@ -70,7 +71,7 @@ func (v *visitor) buy(ctx context.Context, request string, planned time.Time) bo
 		if err == nil && a.OK() {
 			v.meter.took(StageRequest, v.o.Clock.Now().Sub(from))
 			v.meter.tally(func(s *Snapshot) { s.Accepted++ })
-			v.seen = answered
+			v.seen, v.pass = answered, permit
 			return true
 		}
 		step := client.Next(a, err, attempt)
@@ -176,14 +177,15 @@ func (v *visitor) quirks(ctx context.Context) {
 	}
 }
 
-// once makes one attempt with a fresh permit where one is given, and records it.
+// once makes one attempt and records it: with a fresh permit where one is given, else (who has an order
+// gets none) with the one that was accepted, as a client repeats a call.
 func (v *visitor) once(ctx context.Context, request string, quantity, attempt int) {
 	start := v.o.Clock.Now()
 	p, a, err := v.o.Client.Permit(ctx, v.token, v.o.Campaign, v.sku)
 	v.record(history.Record{Op: history.OpPermit}, start, a, err, nil)
 	permit := p.Permit
 	if permit == "" {
-		permit = "none"
+		permit = v.pass
 	}
 	start = v.o.Clock.Now()
 	answered, a, err := v.o.Client.Buy(ctx, v.token, v.o.Campaign, v.sku, client.Try{RequestID: request, Quantity: quantity, Permit: permit, RetryAttempt: attempt})

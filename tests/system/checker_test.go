@@ -228,7 +228,7 @@ func (c *checker) growth(ctx context.Context, tx pgx.Tx, cell string) bool {
 	return true
 }
 
-// walkHistory checks I1 at every revision that etcd still has (compaction is off in local platforms).
+// walkHistory checks I1 at every revision that etcd still has (all of them, unless a test compacts).
 func (c *checker) walkHistory(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -241,8 +241,8 @@ func (c *checker) walkHistory(ctx context.Context) {
 	for _, kv := range head.Kvs {
 		newest = max(newest, kv.ModRevision)
 	}
-	seen := 0
-	for resp := range c.etcd.Watch(ctx, booksPrefix, clientv3.WithPrefix(), clientv3.WithRev(1)) {
+	seen, from := 0, c.oldest(ctx)
+	for resp := range c.etcd.Watch(ctx, booksPrefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
 		if err := resp.Err(); err != nil {
 			c.fault("I1: history: %v", err)
 			return
@@ -260,12 +260,20 @@ func (c *checker) walkHistory(ctx context.Context) {
 				c.fault("I1 at revision %d: %v", ev.Kv.ModRevision, err)
 			}
 			if ev.Kv.ModRevision >= newest {
-				c.t.Logf("history: %d versions of %d books", seen, len(head.Kvs))
+				c.t.Logf("history from revision %d: %d versions of %d books", from, seen, len(head.Kvs))
 				return
 			}
 		}
 	}
 	c.fault("I1: the history ended before revision %d", newest)
+}
+
+// oldest is the first revision that etcd still has.
+func (c *checker) oldest(ctx context.Context) int64 {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first := <-c.etcd.Watch(ctx, booksPrefix, clientv3.WithPrefix(), clientv3.WithRev(1)) // refused when it is compacted
+	return max(1, first.CompactRevision)
 }
 
 // sold sums a SKU over all shards.

@@ -217,6 +217,9 @@ func (p *local) adjustments(campaign string) ([]adjustment, error) {
 
 type adjustment struct {
 	ID    string `json:"adjustment_id"`
+	Cell  string `json:"cell_id"`
+	Kind  string `json:"kind"`
+	Units int    `json:"units"`
 	State string `json:"state"`
 }
 

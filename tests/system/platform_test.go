@@ -40,13 +40,25 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
-// start brings a platform up and takes it down when the test ends.
-func start(t *testing.T, args ...string) *local {
+// dataDir is a folder that the stores' user may enter.
+func dataDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil { // the stores run as somebody else
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// start brings a platform up and takes it down when the test ends.
+func start(t *testing.T, args ...string) *local {
+	t.Helper()
+	return startIn(t, dataDir(t), args...)
+}
+
+// startIn is start in a data directory that is there already.
+func startIn(t *testing.T, dir string, args ...string) *local {
+	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "up.log"))
 	if err != nil {
 		t.Fatal(err)
@@ -116,6 +128,19 @@ func (p *local) endpoints() platform.Endpoints {
 // ctl runs cellctl and gives its standard output and exit code.
 func (p *local) ctl(args ...string) (string, int) {
 	p.t.Helper()
+	out, _, code := p.run(args...)
+	return out, code
+}
+
+// said gives what cellctl wrote on standard error, and its exit code.
+func (p *local) said(args ...string) (string, int) {
+	p.t.Helper()
+	_, errs, code := p.run(args...)
+	return errs, code
+}
+
+func (p *local) run(args ...string) (stdout, stderr string, code int) {
+	p.t.Helper()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(p.t.Context(), program(p.t, "cellctl"), args...)
 	cmd.Env = append(os.Environ(), "CELLQUOTA_ENDPOINTS="+p.file)
@@ -125,11 +150,11 @@ func (p *local) ctl(args ...string) (string, int) {
 	if err != nil && !errors.As(err, &exit) {
 		p.t.Fatalf("cellctl %v: %v", args, err)
 	}
-	code := cmd.ProcessState.ExitCode()
+	code = cmd.ProcessState.ExitCode()
 	if code != 0 {
 		p.t.Logf("cellctl %v: exit %d\n%s%s", args, code, tail(out.Bytes(), 3000), tail(errs.Bytes(), 3000))
 	}
-	return out.String(), code
+	return out.String(), errs.String(), code
 }
 
 // must runs cellctl and expects exit 0.
@@ -150,7 +175,8 @@ type sale struct {
 	TTL         string
 	Open, Close string
 	Cells       []string
-	Stock       int // physical; 0: the limit
+	Stock       int    // physical; 0: the limit
+	TopUp       string // the policy; empty: by hand
 }
 
 var campaignFile = template.Must(template.New("campaign").Parse(`apiVersion: cellquota/v1
@@ -167,6 +193,9 @@ skus:
     price: {amount: "4999.00", currency: CNY}
     reserve: {{.Reserve}}
     split: {policy: EQUAL}
+{{- if .TopUp}}
+    top_up: {{.TopUp}}
+{{- end}}
 cells: [{{range $i, $c := .Cells}}{{if $i}}, {{end}}{{$c}}{{end}}]
 `))
 
@@ -203,6 +232,7 @@ func (p *local) load(ctx context.Context, args ...string) <-chan int {
 	done := make(chan int, 1)
 	cmd := exec.CommandContext(ctx, program(p.t, "cellctl"), append([]string{"dev", "load"}, args...)...)
 	cmd.Env = append(os.Environ(), "CELLQUOTA_ENDPOINTS="+p.file)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // its history is whole then
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {

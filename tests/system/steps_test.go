@@ -32,6 +32,21 @@ func (p *local) kill(name string) {
 	p.t.Fatalf("no process %s in %+v", name, list)
 }
 
+// down kills a process that is then kept down; started starts it.
+func (p *local) down(name string) {
+	p.t.Helper()
+	if _, err := p.Kill(p.t.Context(), name, platform.KILL); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *local) started(name string) {
+	p.t.Helper()
+	if _, err := p.Start(p.t.Context(), name); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // allReady waits until every process is up and ready again.
 func (p *local) allReady() {
 	p.t.Helper()

@@ -1,9 +1,10 @@
 // Package fault hurts on purpose: a wire between a client and a server (a small TCP
 // proxy on loopback), and a process that dies at its n-th effect (Life).
 //
-// Two kinds of hurt, because programs meet them differently:
+// Three kinds of hurt, because programs meet them differently:
 //
 //	Break    connections end and new ones are refused: the peer's process is gone
+//	Reset    connections end with a reset, new ones are taken: the peer started anew
 //	Silence  bytes vanish in one direction or in both, connections stay and new
 //	         ones are taken: a partition, or a peer that is frozen
 //

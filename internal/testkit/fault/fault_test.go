@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -127,6 +128,21 @@ func TestABrokenWireEndsAndRefuses(t *testing.T) {
 	p.Heal()
 	if got, err := dial(t, p).ask(ample, "after"); err != nil || got != "after" {
 		t.Errorf("healed: %q, %v", got, err)
+	}
+}
+
+func TestAResetEndsWhatIsThereAndTakesNew(t *testing.T) {
+	p := fault.New(t, echo(t))
+	old := dial(t, p)
+	if _, err := old.ask(ample, "before"); err != nil {
+		t.Fatal(err)
+	}
+	p.Reset()
+	if _, err := old.answers.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the old connection: %v, want a reset", err)
+	}
+	if got, err := dial(t, p).ask(ample, "after"); err != nil || got != "after" {
+		t.Errorf("a new connection: %q, %v", got, err)
 	}
 }
 

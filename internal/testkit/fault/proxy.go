@@ -72,6 +72,21 @@ func (p *Proxy) Break() {
 	}
 }
 
+// Reset ends every connection at once with a reset (RST), as a machine does that
+// was started anew; new ones are taken.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for near, far := range p.conns {
+		for _, end := range []net.Conn{near, far} {
+			if tcp, ok := end.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0)
+			}
+		}
+		p.cut(near)
+	}
+}
+
 // Silence lets bytes vanish in a direction, of present connections and of new
 // ones, until Heal or another Silence.
 func (p *Proxy) Silence(way Way) {

@@ -28,7 +28,9 @@ type Config struct {
 	DataDir   string
 	Addr      string // 127.0.0.1:port; the broker listens on no other host
 	ClusterID string
-	// BrokerConfigs are Kafka's broker settings, such as message.max.bytes.
+	// BrokerConfigs are Kafka's broker settings, such as message.max.bytes. Of
+	// advertised.listeners, PLAINTEXT://host:port, clients are told the address: a
+	// wire before the broker, as with Apache Kafka.
 	BrokerConfigs map[string]string
 	// Log receives the broker's warnings.
 	Log io.Writer
@@ -44,7 +46,12 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil || host != "127.0.0.1" {
 		return fmt.Errorf("kafka address %q is not of the form 127.0.0.1:port", c.Addr)
 	}
+	listen, err := listener(c.BrokerConfigs[advertisedListeners])
+	if err != nil {
+		return err
+	}
 	cluster, err := kfake.NewCluster(
+		kfake.ListenFn(listen),
 		kfake.NumBrokers(1),
 		kfake.Ports(port),
 		kfake.ClusterID(c.ClusterID),
