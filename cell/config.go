@@ -5,6 +5,7 @@ import (
 
 	"github.com/cellquota/cellquota/internal/config"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/redisconn"
 )
 
 // Config is everything a cell process can be told.
@@ -50,6 +51,11 @@ func (c Config) Check(problem func(key, rule string)) {
 			problem("cell_id", err.Error())
 		}
 	}
+	for _, f := range c.Redis.target().Check() {
+		if c.Redis.Mode != "" && len(c.Redis.Addrs) > 0 { // an absent one was named already
+			problem("redis."+f.Field, f.Rule)
+		}
+	}
 	if c.Provider.Kind == "http" && c.Provider.URL == "" {
 		problem("provider.url", "is required with provider.kind http")
 	}
@@ -63,11 +69,20 @@ type ControlPlane struct {
 // Redis says where the mirror is.
 type Redis struct {
 	Mode         string        `config:"mode" default:"standalone" oneof:"standalone,sentinel,cluster" doc:"kind of Redis"`
-	Addrs        []string      `config:"addrs" required:"true" min:"1" doc:"servers, sentinels or cluster seeds, host:port"`
-	MasterName   string        `config:"master_name" default:"cellquota" doc:"name of the master that sentinels watch"`
+	Addrs        []string      `config:"addrs" required:"true" min:"1" doc:"the server, the sentinels or nodes of the cluster, host:port"`
+	MasterName   string        `config:"master_name" default:"cellquota" doc:"name of the master that sentinels watch; only they are asked for it"`
 	PasswordFile string        `config:"password_file" default:"" doc:"file with the password; empty: none"`
 	PoolSize     int           `config:"pool_size" default:"0" min:"0" max:"10000" doc:"connections that admit; 0: ten per processor"`
 	Timeout      time.Duration `config:"timeout" default:"500ms" min:"10ms" max:"10s" doc:"of one read or write"`
+}
+
+// target is what is dialled; only sentinels are asked for a master by name.
+func (r Redis) target() redisconn.Target {
+	t := redisconn.Target{Mode: r.Mode, Addrs: r.Addrs}
+	if r.Mode == redisconn.Sentinel {
+		t.MasterName = r.MasterName
+	}
+	return t
 }
 
 // Kafka says where the log is.

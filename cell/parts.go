@@ -160,7 +160,7 @@ func (p *parts) openMirror(group *lifecycle.Group) error {
 		}
 	}
 	p.mirror, err = admission.Open(admission.Config{
-		Cell: p.cell, Mode: p.cfg.Redis.Mode, Addrs: p.cfg.Redis.Addrs, MasterName: p.cfg.Redis.MasterName, Password: password,
+		Cell: p.cell, Mode: p.cfg.Redis.Mode, Addrs: p.cfg.Redis.Addrs, MasterName: p.cfg.Redis.target().MasterName, Password: password,
 		PoolSize: p.cfg.Redis.PoolSize, Timeout: p.cfg.Redis.Timeout,
 	}, admission.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry})
 	if err != nil {

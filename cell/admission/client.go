@@ -14,17 +14,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/redisconn"
 )
 
 // Modes of Redis (configuration key redis.mode).
 const (
-	Standalone = "standalone"
-	Sentinel   = "sentinel"
-	Cluster    = "cluster"
+	Standalone = redisconn.Standalone
+	Sentinel   = redisconn.Sentinel
+	Cluster    = redisconn.Cluster
 )
 
 // Config says where the mirror is.
@@ -32,7 +32,7 @@ type Config struct {
 	Cell       ids.CellID    // stands in every reservation id
 	Mode       string        // Standalone, Sentinel or Cluster; "" is Standalone
 	Addrs      []string      // host:port of servers, sentinels or cluster seeds
-	MasterName string        // Sentinel only; "" is "cellquota"
+	MasterName string        // Sentinel only; "" is "cellquota"; no other mode has one
 	Password   string        // "" for none
 	PoolSize   int           // connections of the admitting pool; 0: the driver's default
 	Timeout    time.Duration // of one read or write; 0: 500 ms. A customer's call takes at most three
@@ -46,11 +46,10 @@ type Deps struct {
 }
 
 const (
-	defaultTimeout   = 500 * time.Millisecond
-	callTimeouts     = 3 // time-outs that one call for customers may take in all
-	maintenancePool  = 8
-	maxRetries       = 2 // safe: every call may be made again
-	defaultSentinels = "cellquota"
+	defaultTimeout  = 500 * time.Millisecond
+	callTimeouts    = 3 // time-outs that one call for customers may take in all
+	maintenancePool = 8
+	maxRetries      = 2 // safe: every call may be made again
 )
 
 // Client is a cell process's door to its mirrors. Safe for concurrent use.
@@ -63,8 +62,8 @@ type Client struct {
 
 	budget time.Duration // of one call on hot, retries included
 
-	hot   redis.UniversalClient // admits; refuses servers that were not acknowledged
-	maint redis.UniversalClient // everything else
+	hot   *redisconn.Client // admits; refuses servers that were not acknowledged
+	maint *redisconn.Client // everything else
 	runs  *runs
 
 	loading  sync.Mutex   // one load of the library at a time
@@ -84,14 +83,6 @@ func Open(cfg Config, deps Deps) (*Client, error) {
 	if cfg.Mode == "" {
 		cfg.Mode = Standalone
 	}
-	if len(cfg.Addrs) == 0 {
-		return nil, errors.New("redis.addrs must name at least one host:port")
-	}
-	switch cfg.Mode {
-	case Standalone, Sentinel, Cluster:
-	default:
-		return nil, fmt.Errorf("redis.mode must be %s, %s or %s, not %q", Standalone, Sentinel, Cluster, cfg.Mode)
-	}
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return nil, fmt.Errorf("read randomness: %w", err)
@@ -108,32 +99,27 @@ func Open(cfg Config, deps Deps) (*Client, error) {
 		cfg.Timeout = defaultTimeout
 	}
 	c.budget = callTimeouts * cfg.Timeout
-	c.hot = newPool(cfg, cfg.PoolSize, connectHook(c.cluster, c.runs))
-	c.maint = newPool(cfg, maintenancePool, connectHook(c.cluster, nil))
-	return c, nil
+	if c.hot, err = newPool(cfg, cfg.PoolSize, connectHook(c.cluster, c.runs)); err != nil {
+		return nil, err
+	}
+	c.maint, err = newPool(cfg, maintenancePool, connectHook(c.cluster, nil))
+	return c, err
 }
 
-func newPool(cfg Config, size int, hook func(context.Context, *redis.Conn) error) redis.UniversalClient {
-	timeout := cfg.Timeout
-	master := ""
-	if cfg.Mode == Sentinel {
-		if master = cfg.MasterName; master == "" {
-			master = defaultSentinels
-		}
-	}
-	pool := redis.NewUniversalClient(&redis.UniversalOptions{
-		Addrs: cfg.Addrs, MasterName: master, IsClusterMode: cfg.Mode == Cluster, Password: cfg.Password,
-		ClientName: "cellquota." + string(cfg.Cell), OnConnect: hook, PoolSize: size,
-		MaxRetries: maxRetries, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, DialerRetries: 1,
-		ContextTimeoutEnabled: true, DisableIdentity: true,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+func newPool(cfg Config, size int, hook func(context.Context, *redis.Conn) error) (*redisconn.Client, error) {
+	pool, err := redisconn.Open(redisconn.Options{
+		Target: redisconn.Target{Mode: cfg.Mode, Addrs: cfg.Addrs, MasterName: cfg.MasterName}, Password: cfg.Password,
+		ClientName: "cellquota." + string(cfg.Cell), OnConnect: hook, PoolSize: size, MaxRetries: maxRetries, Timeout: cfg.Timeout,
 	})
+	if err != nil {
+		return nil, err
+	}
 	// Without the statement: a thousand calls' arguments, users among them, would be rendered as text for
 	// each pipeline, also where no trace is kept.
-	if err := redisotel.InstrumentTracing(pool, redisotel.WithDBStatement(false)); err != nil {
+	if err := redisotel.InstrumentTracing(pool.Driver(), redisotel.WithDBStatement(false)); err != nil {
 		panic("admission: " + err.Error()) // only for a client type the plugin does not know
 	}
-	return pool
+	return pool, nil
 }
 
 // Close ends both pools.
@@ -144,7 +130,7 @@ func (c *Client) Close() error { return errors.Join(c.hot.Close(), c.maint.Close
 // later is loaded by the call that misses it). ErrUnfit and ErrLibrary need an
 // operator; ErrNotMaster and ErrUnavailable may pass. Cheap enough for every second.
 func (c *Client) Check(ctx context.Context) error {
-	servers, err := c.servers(ctx)
+	servers, err := c.rightServers(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,22 +162,26 @@ func (c *Client) Changed() <-chan struct{} { return c.runs.changed }
 // Acknowledge lets the admitting pool talk to the servers that answer now and
 // returns their identity. If they are others than before, it first waits for the
 // calls under way (each ends within its time-out) and forgets every expectation,
-// so nothing that was asked of the old server is decided by the new one.
+// so nothing that was asked of the old server is decided by the new one. Then the
+// admitting pool leaves servers that count no more.
 func (c *Client) Acknowledge(ctx context.Context) (string, error) {
-	servers, err := c.servers(ctx)
+	servers, err := c.rightServers(ctx)
 	if err != nil {
 		return "", err
 	}
-	if c.runs.acknowledged(servers) {
-		return identity(servers), nil
+	if !c.runs.acknowledged(servers) {
+		c.acknowledge(servers)
 	}
+	return identity(servers), translate(c.hot.Follow(ctx))
+}
+
+func (c *Client) acknowledge(servers []server) {
 	c.calls.Lock()
 	defer c.calls.Unlock()
 	c.mu.Lock()
 	clear(c.expected)
 	c.mu.Unlock()
 	c.runs.acknowledge(servers)
-	return identity(servers), nil
 }
 
 // Expect makes build the one that this process admits into; only the rebuild loop
@@ -237,10 +227,16 @@ func (c *Client) servers(ctx context.Context) ([]server, error) {
 	return out, err
 }
 
+// rightServers are the servers, after the pool left those that sentinels or the cluster no longer name:
+// the old primary of a failover may answer as a master for as long as it likes (K50).
+func (c *Client) rightServers(ctx context.Context) ([]server, error) {
+	if err := c.maint.Follow(ctx); err != nil {
+		return nil, translate(err)
+	}
+	return c.servers(ctx)
+}
+
 // eachMaster runs f on every master (one outside a cluster), possibly in parallel.
 func (c *Client) eachMaster(ctx context.Context, f func(context.Context, redis.Cmdable) error) error {
-	if cc, ok := c.maint.(*redis.ClusterClient); ok {
-		return translate(cc.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return f(ctx, node) }))
-	}
-	return f(ctx, c.maint)
+	return translate(c.maint.EachMaster(ctx, f))
 }

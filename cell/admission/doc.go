@@ -29,6 +29,19 @@
 // under way and forgets all expectations: no call that was made for the old server
 // can run on the new one (K07, K50).
 //
+// # One server, sentinels, a cluster
+//
+// internal/redisconn dials all three. Behind sentinels each look (Acknowledge) asks them first and
+// leaves a primary that they replaced, also one that never noticed and still answers. In a cluster
+// every master is one of the servers: a failover, a restart, a node more or less changes their
+// identity, and every mirror of the cell is built anew, those on other nodes too; a slot that moves
+// between masters changes nothing, its mirror moves with it. A node that does not call the cluster's
+// state ok is unavailable. Times are those of the master that holds the mirror's slot.
+//
+// A server that evicted keys is another one too (server.go): what went can be seen in no key that is
+// left. At maxmemory with noeviction whatever takes more is refused whole, and what drains or stops a
+// mirror goes on (library.lua).
+//
 // # Neighbours
 //
 // api asks, relay produces what was granted, outbox applies effects, rebuild

@@ -118,3 +118,12 @@ func (c *Client) SetBuckets(ctx context.Context, scope Scope, build ids.Build, d
 	r, err := bucketsFunction.one(ctx, c, c.maint, bucketsCall{scope, build, domain, set})
 	return r.Change, err
 }
+
+// Writable is nil when the server of a scope takes writes now. It changes nothing: it asks for a change
+// of a build that never is. A server at maxmemory, without the replicas that it must have, or cut off
+// from its cluster refuses, and what it refuses now it would refuse to an install: whoever minted a
+// build first would have given up the old one for nothing. ErrUnavailable.
+func (c *Client) Writable(ctx context.Context, scope Scope) error {
+	_, err := bucketsFunction.one(ctx, c, c.maint, bucketsCall{scope: scope})
+	return err
+}

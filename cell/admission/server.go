@@ -20,15 +20,18 @@ const fitPolicy = "noeviction"
 // server is what one Redis node says about itself.
 type server struct {
 	node  string // cluster node id; "" outside a cluster
-	run   string // run id: another one after every start
+	run   string // run id, another one after every start; and how many keys it evicted, if any
+	state string // of the cluster as this node sees it; "" outside a cluster
 	role  string
 	major int
 	evict string
 }
 
-// askServer reads INFO (and CLUSTER MYID) of one node.
+// askServer reads INFO (and CLUSTER MYID and INFO) of one node. A server that evicted keys is another
+// one from then on: under an evicting policy, however short, records and entries went that no script
+// would miss, so its mirrors are built anew (K48).
 func askServer(ctx context.Context, node redis.Cmdable, cluster bool) (server, error) {
-	text, err := node.InfoMap(ctx, "server", "replication", "memory").Result()
+	text, err := node.InfoMap(ctx, "server", "replication", "memory", "stats").Result()
 	if err != nil {
 		return server{}, translate(err)
 	}
@@ -36,6 +39,9 @@ func askServer(ctx context.Context, node redis.Cmdable, cluster bool) (server, e
 		run:   text["Server"]["run_id"],
 		role:  text["Replication"]["role"],
 		evict: text["Memory"]["maxmemory_policy"],
+	}
+	if evicted := text["Stats"]["evicted_keys"]; evicted != "" && evicted != "0" {
+		s.run += "-" + evicted
 	}
 	major, _, _ := strings.Cut(text["Server"]["redis_version"], ".")
 	if s.major, err = strconv.Atoi(major); err != nil {
@@ -45,8 +51,23 @@ func askServer(ctx context.Context, node redis.Cmdable, cluster bool) (server, e
 		if s.node, err = node.ClusterMyID(ctx).Result(); err != nil {
 			return server{}, translate(err)
 		}
+		info, err := node.ClusterInfo(ctx).Result()
+		if err != nil {
+			return server{}, translate(err)
+		}
+		s.state = clusterState(info)
 	}
 	return s, nil
+}
+
+// clusterState is "ok" of a node that serves: one that is cut off from the majority says so itself.
+func clusterState(info string) string {
+	for row := range strings.Lines(info) {
+		if state, ok := strings.CutPrefix(strings.TrimSpace(row), "cluster_state:"); ok {
+			return state
+		}
+	}
+	return ""
 }
 
 // fit is nil for a master that may hold a mirror.
@@ -54,6 +75,8 @@ func (s server) fit() error {
 	switch {
 	case s.role != "master":
 		return refuse(ErrNotMaster, "role is %s", s.role)
+	case s.node != "" && s.state != "ok":
+		return refuse(ErrUnavailable, "cluster_state is %s", s.state)
 	case s.major < minRedis:
 		return refuse(ErrUnfit, "version is %d, must be %d or newer", s.major, minRedis)
 	case s.evict != fitPolicy:

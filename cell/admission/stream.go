@@ -57,9 +57,9 @@ func (c *Client) Unpublished(ctx context.Context, scope Scope, age time.Duration
 	if err != nil || build.IsZero() {
 		return Page{}, err
 	}
-	now, err := c.maint.Time(ctx).Result()
+	now, err := c.nowOf(ctx, scope)
 	if err != nil {
-		return Page{}, translate(err)
+		return Page{}, err
 	}
 	start, end := "-", strconv.FormatInt(now.Add(-age).UnixMilli(), 10)
 	if after != "" {
@@ -111,9 +111,9 @@ func (c *Client) Outstanding(ctx context.Context, scope Scope, sku ids.SKUID, ag
 	if err != nil || build.IsZero() {
 		return nil, err
 	}
-	now, err := c.maint.Time(ctx).Result()
+	now, err := c.nowOf(ctx, scope)
 	if err != nil {
-		return nil, translate(err)
+		return nil, err
 	}
 	k := scope.at(build)
 	members, err := c.maint.ZRangeArgs(ctx, redis.ZRangeArgs{

@@ -21,6 +21,10 @@ func (l *Loop) rebuild(ctx context.Context, p Plan, s sight, cause Cause) error 
 	defer cancel()
 	started := l.deps.Clock.Now()
 
+	// A build that cannot be installed must not be raised: everything admitted would be lost for it.
+	if err := l.mirror.Writable(ctx, p.Scope); err != nil {
+		return fmt.Errorf("the mirror %s cannot be written: %w", p.Scope.Tag(), err)
+	}
 	// The claim outlives the time-out, so that nobody else starts while this one may
 	// still be at it.
 	mint, err := l.shard.MintBuild(ctx, p.Scope.Campaign, p.Scope.Key(), l.cfg.Owner, 2*l.cfg.Timeout)

@@ -39,6 +39,7 @@ type Mirror interface {
 	Pause(ctx context.Context, scope admission.Scope, build ids.Build) (admission.Change, error)
 	SetWindow(ctx context.Context, scope admission.Scope, build ids.Build, w admission.Window) (admission.Change, error)
 	SetBuckets(ctx context.Context, scope admission.Scope, build ids.Build, domain string, set admission.BucketSet) (admission.Change, error)
+	Writable(ctx context.Context, scope admission.Scope) error
 	Install(ctx context.Context, im admission.Image) error
 	Sweep(ctx context.Context, scope admission.Scope, keep ids.Build) (int64, error)
 }
@@ -161,8 +162,9 @@ func (l *Loop) Look(ctx context.Context) error {
 	if err != nil {
 		if !errors.Is(err, admission.ErrUnavailable) {
 			l.forgetAll()
+			return err
 		}
-		return err
+		return errors.Join(err, l.forgetOvertaken(ctx, plans))
 	}
 	identity, err := l.shard.Identity(ctx)
 	if err != nil {
@@ -247,6 +249,26 @@ func (l *Loop) forgetAll() {
 		l.mirror.Forget(scope)
 		l.age(scope, w)
 	}
+}
+
+// forgetOvertaken ends the admission into builds that another process replaced meanwhile: it may see a
+// Redis that this one cannot, and what is admitted below the raised build is lost.
+func (l *Loop) forgetOvertaken(ctx context.Context, plans []Plan) error {
+	for _, p := range plans {
+		expected, ok := l.mirror.Expected(p.Scope)
+		if !ok {
+			continue
+		}
+		raised, err := l.shard.RaisedBuild(ctx, p.Scope.Campaign, p.Scope.Key())
+		if err != nil {
+			return err
+		}
+		if raised != expected {
+			l.mirror.Forget(p.Scope)
+			l.age(p.Scope, l.watched(p.Scope))
+		}
+	}
+	return nil
 }
 
 // dropUnplanned ends what no plan names any more.

@@ -105,6 +105,7 @@ func (s CellSpec) Check() []rpcstatus.Violation {
 	f.add(s.Weight < 1 || s.Weight > MaxWeight, "weight", "must be from 1 to 1000000")
 	f.add(s.Redis.Mode != "standalone" && s.Redis.Mode != "sentinel" && s.Redis.Mode != "cluster", "redis.mode", "must be standalone, sentinel or cluster")
 	f.addrs("redis.addrs", s.Redis.Addrs)
+	f.add(s.Redis.Mode == "standalone" && len(s.Redis.Addrs) > 1, "redis.addrs", "must be one address in mode standalone: a mirror is on one server")
 	f.addrs("kafka.brokers", s.Kafka.Brokers)
 	f.add(!topicGrammar.MatchString(s.Kafka.Topic), "kafka.topic", "must be 1 to 249 of A-Z, a-z, 0-9, ., _ and -")
 	f.add(s.Kafka.Partitions < 1 || s.Kafka.Partitions > 1000, "kafka.partitions", "must be from 1 to 1000")

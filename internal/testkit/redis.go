@@ -28,6 +28,15 @@ type RedisServer struct {
 // test ends.
 func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
+	s := newRedis(t)
+	s.args = s.plainArgs(args...)
+	s.Start(t)
+	return s
+}
+
+// newRedis makes a server's folder and port; it is started with its args by Start.
+func newRedis(t testing.TB) *RedisServer {
+	t.Helper()
 	s := &RedisServer{}
 	var err error
 	if s.bin, err = findBinary("redis-server"); err != nil {
@@ -37,18 +46,28 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.home.close)
-	if s.port, err = leasePort(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.port.release)
-	s.args = append([]string{
-		"--port", strconv.Itoa(s.port.number), "--bind", "127.0.0.1", "--dir", s.home.dir,
-		"--save", "", "--appendonly", "no", "--daemonize", "no",
-	}, args...)
+	s.port = leaseFor(t)
 	t.Cleanup(func() { s.stop(t, syscall.SIGKILL) })
 	logTailOnFailure(t, "redis-server", s.logFile())
-	s.Start(t)
 	return s
+}
+
+func leaseFor(t testing.TB) *port {
+	t.Helper()
+	p, err := leasePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.release)
+	return p
+}
+
+// plainArgs are the command line of a server without persistence.
+func (s *RedisServer) plainArgs(more ...string) []string {
+	return append([]string{
+		"--port", strconv.Itoa(s.port.number), "--bind", "127.0.0.1", "--dir", s.home.dir,
+		"--save", "", "--appendonly", "no", "--daemonize", "no", "--repl-diskless-sync-delay", "0",
+	}, more...)
 }
 
 // Addr is the server's host:port; it stays the same over Stop and Start.
