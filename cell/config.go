@@ -30,6 +30,7 @@ type Config struct {
 	MaxClockSkew time.Duration `config:"max_clock_skew" default:"500ms" min:"1ms" max:"1m" doc:"how far this process's clock, Redis and PostgreSQL may differ before readyz says so"`
 
 	Admission Admission `config:"admission"`
+	Direct    Direct    `config:"direct"`
 	Relay     Relay     `config:"relay"`
 	Orders    Orders    `config:"orders"`
 	Closer    Closer    `config:"closer"`
@@ -114,6 +115,14 @@ type Admission struct {
 	AckWait       time.Duration `config:"ack_wait" default:"1s" min:"0s" max:"1m" doc:"longest wait for the log's acknowledgement before a request is answered as ADMITTED"`
 	Timeout       time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"longest wait for Redis; a later answer is of unknown outcome"`
 	StreamMax     int           `config:"stream_max" default:"100000" min:"1" max:"100000000" doc:"admissions of one mirror that the log has not acknowledged; more are QUEUE_FULL"`
+}
+
+// Direct bounds what is sold by the shard alone: campaigns of admission DATABASE, and those with a
+// gate.baseline_rps while Redis is away.
+type Direct struct {
+	Batch   int           `config:"batch" default:"200" min:"1" max:"1000" doc:"requests in one transaction"`
+	Queue   int           `config:"queue" default:"2000" min:"1" max:"100000" doc:"requests that wait for a transaction in this process; more are answered QUEUE_FULL"`
+	Timeout time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"longest wait for the shard; a later answer is of unknown outcome"`
 }
 
 // Relay paces sweeper and scanner.

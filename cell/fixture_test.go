@@ -177,6 +177,7 @@ type plane struct {
 	w        *world
 	addr     string
 	version  atomic.Int64 // of the cell; 0: every registration is refused FENCED
+	cell     atomic.Int32 // its state
 	mu       sync.Mutex
 	streams  map[int]chan *pb.LinkResponse
 	next     int
@@ -189,6 +190,7 @@ func newPlane(w *world) *plane {
 	w.t.Helper()
 	c := &plane{w: w, streams: map[int]chan *pb.LinkResponse{}, results: make(chan *pb.DirectiveResult, 1024), acks: make(chan *pb.CampaignAck, 1024)}
 	c.version.Store(1)
+	c.cell.Store(int32(pb.CellState_CELL_STATE_ACTIVE))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	w.must(err)
 	c.addr = listener.Addr().String()
@@ -218,7 +220,7 @@ func (c *plane) Link(g pb.CellLinkService_LinkServer) error {
 	c.mu.Unlock()
 	defer func() { c.mu.Lock(); defer c.mu.Unlock(); delete(c.streams, id) }()
 	if err := g.Send(&pb.LinkResponse{Kind: &pb.LinkResponse_Welcome{Welcome: &pb.Welcome{
-		FenceVersion: v, Term: &pb.Term{Count: 1, Id: "term-1"}, LeaseTtlMs: 60_000, CellState: pb.CellState_CELL_STATE_ACTIVE,
+		FenceVersion: v, Term: &pb.Term{Count: 1, Id: "term-1"}, LeaseTtlMs: 60_000, CellState: pb.CellState(c.cell.Load()),
 	}}}); err != nil {
 		return err
 	}
@@ -249,7 +251,7 @@ func (c *plane) heard(m *pb.LinkRequest, out chan<- *pb.LinkResponse) {
 	switch k := m.GetKind().(type) {
 	case *pb.LinkRequest_KeepAlive:
 		out <- &pb.LinkResponse{Kind: &pb.LinkResponse_KeepAliveAck{KeepAliveAck: &pb.KeepAliveAck{
-			Sequence: k.KeepAlive.GetSequence(), LeaseRemainingMs: 60_000, CellState: pb.CellState_CELL_STATE_ACTIVE,
+			Sequence: k.KeepAlive.GetSequence(), LeaseRemainingMs: 60_000, CellState: pb.CellState(c.cell.Load()),
 		}}}
 	case *pb.LinkRequest_DirectiveResult:
 		c.results <- k.DirectiveResult

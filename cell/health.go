@@ -126,6 +126,10 @@ func (h *health) reasons() map[string]string {
 	h.mu.Lock()
 	out := maps.Clone(h.known)
 	h.mu.Unlock()
+	if h.p.mirrors.directOnly() { // nothing here needs the two
+		delete(out, "redis")
+		delete(out, "kafka")
+	}
 	if fault := h.p.pulse.shardFault(); fault != "" {
 		out["shard"] = fault
 	}

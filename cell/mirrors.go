@@ -96,18 +96,33 @@ func (m *mirrors) refresh(ctx context.Context) error {
 	return nil
 }
 
-// mirrored are the campaigns that have a mirror: until they are settled, because what is closed and
-// given back still goes through it.
+// mirrored are the campaigns that have a mirror (those of admission: DATABASE have none): until they are
+// settled, because what is closed and given back still goes through it.
 func (m *mirrors) mirrored() []*campaigns.Campaign {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	var out []*campaigns.Campaign
 	for _, c := range m.rules.Current().All() {
-		if _, read := m.owned[c.ID]; read && c.State != pb.CampaignState_CAMPAIGN_STATE_SETTLED {
+		if _, read := m.owned[c.ID]; read && !c.Direct && c.State != pb.CampaignState_CAMPAIGN_STATE_SETTLED {
 			out = append(out, c)
 		}
 	}
 	return out
+}
+
+// directOnly tells that all this cell sells is sold by its shard alone.
+func (m *mirrors) directOnly() bool {
+	sells := false
+	for _, c := range m.rules.Current().All() {
+		if c.State == pb.CampaignState_CAMPAIGN_STATE_SETTLED {
+			continue
+		}
+		if !c.Direct {
+			return false
+		}
+		sells = true
+	}
+	return sells
 }
 
 // plans are the mirrors for the rebuild loop.
@@ -199,7 +214,7 @@ func maxWait(c *campaigns.Campaign) time.Duration {
 // ready tells whether this process serves a campaign: its rules are in the snapshot, or it would not
 // be asked; the mirrors it admits into are built by its library.
 func (m *mirrors) ready(c *campaigns.Campaign) (ok bool, detail string) {
-	if !m.admits || c.State == pb.CampaignState_CAMPAIGN_STATE_SETTLED {
+	if !m.admits || c.Direct || c.State == pb.CampaignState_CAMPAIGN_STATE_SETTLED {
 		return true, ""
 	}
 	for _, s := range scopesOf(c) {

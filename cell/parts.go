@@ -52,6 +52,7 @@ type parts struct {
 	standing *link.Standing
 	pulse    *pulse
 	mirror   *admission.Client
+	direct   *admission.Direct
 	relayed  relay.Deps
 	producer *relay.Producer
 	rules    *campaigns.Reader

@@ -68,6 +68,8 @@ func (p *parts) startAdmission(group *lifecycle.Group) error {
 		return err
 	}
 	p.gates = gates{driver, p.rules}
+	p.direct = admission.NewDirect(p.shard, admission.DirectConfig{Batch: p.cfg.Direct.Batch, Queue: p.cfg.Direct.Queue, Timeout: p.cfg.Direct.Timeout}, p.mirror)
+	group.Go("direct", p.direct.Run)
 	group.Go("rebuild", loop.Run)
 	group.Go("gate", driver.Run)
 	return nil

@@ -186,6 +186,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		want(t, p.exchange(w.ask("alice", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_REPLAYED)
 		want(t, p.exchange(w.ask("alice", "r1", func(a *pb.Ask) { a.GetAdmit().Quantity = 2 }))[0], pb.AdmitOutcome_ADMIT_OUTCOME_IDEMPOTENCY_CONFLICT)
 	}
+	p.reaches("alice", "r1", "", pending)
 	if n := w.count("SELECT count(*) FROM cellquota.reservations"); n != 1 {
 		t.Fatalf("%d reservations", n)
 	}

@@ -30,6 +30,10 @@ type Ask struct {
 	DeviceID        string
 	RiskTier        string
 	Traceparent     string // W3C, or ""
+
+	// Baseline is for Direct alone: orders per second that the shard may make of this mirror while Redis
+	// is away; 0: the campaign has no mirror.
+	Baseline float64
 }
 
 // Result is the answer to one Ask, Lookup or Precheck.

@@ -42,6 +42,13 @@
 // left. At maxmemory with noeviction whatever takes more is refused whole, and what drains or stops a
 // mirror goes on (library.lua).
 //
+// # Without a mirror
+//
+// Direct (direct.go) is the second door: for campaigns with admission DATABASE, and for a mirror's
+// campaign with a baseline while Redis is away. It answers in the same words from the shard alone, in
+// the same order transaction: replay, window, permit, bucket, buyer, stock. Nonces are the mirror's and
+// are forgotten with it; the buyer row decides.
+//
 // # Neighbours
 //
 // api asks, relay produces what was granted, outbox applies effects, rebuild

@@ -34,6 +34,10 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 
 func (m *metrics) admitted(results []Result, took time.Duration) {
 	m.script.Observe(took.Seconds())
+	m.counted(results)
+}
+
+func (m *metrics) counted(results []Result) {
 	for _, r := range results {
 		label := r.Outcome
 		if r.Err != nil {

@@ -6,7 +6,8 @@
 //     is unknown and its repeat tells (K58: whoever hung up, what was begun is carried through).
 //   - Replay comes first: what stands against a first attempt (a pause, a closed campaign, an expired
 //     permit) does not keep a repeat from its answer. Only a permit that was not made for this user,
-//     campaign and SKU does, and a cell that is fenced.
+//     campaign and SKU does. A process that may not sell (draining, fenced, its lease in doubt) answers
+//     repeats all the same; a mirror's state that is not final it checks against the shard.
 //   - ACCEPTED is answered when the log has the admission (ack_mode KAFKA), or as ADMITTED when the
 //     log is late: the mirror's stream has it. With ack_mode REDIS it is answered at once.
 //   - No answer says "sold out" but the mirror's own.
@@ -14,8 +15,9 @@
 // # The way of an ask
 //
 //	check.go   fields, campaign, SKU, quantity, permit        → INVALID_ARGUMENT, UNKNOWN_CAMPAIGN, PERMIT_INVALID
-//	standing   may this process sell?                         → FENCED, PAUSED
-//	decide.go  one pipeline for all admits of a batch         → the mirror's outcome
+//	decide.go  may this process sell, does the campaign?      → repeats: looked up; FENCED, PAUSED, …
+//	           mirror, or the shard alone (lane)              → the door's outcome
+//	           one pipeline for all admits of a batch
 //	           producer, at once, for what was granted
 //	await.go   the log's acknowledgements, bounded by wait_ms → QUEUED or ADMITTED
 //	answer.go  outcome and view

@@ -33,6 +33,9 @@ func (s *Server) GetGate(ctx context.Context, _ *pb.GetGateRequest) (*pb.GetGate
 }
 
 func (s *Server) gate(ctx context.Context, c *campaigns.Campaign, sku ids.SKUID) *pb.SkuGate {
+	if c.Direct {
+		return s.directGate(ctx, c, sku)
+	}
 	g := &pb.SkuGate{CampaignId: string(c.ID), SkuId: string(sku), State: pb.GateState_GATE_STATE_PAUSED}
 	if cause, rate, ok := s.Gates.Inputs(c.ID, sku); ok {
 		g.Cause, g.ConsumeRate = cause, rate
@@ -48,6 +51,33 @@ func (s *Server) gate(ctx context.Context, c *campaigns.Campaign, sku ids.SKUID)
 	}
 	g.State, g.Bound, g.Outstanding = f.Gate, f.Bound, f.Outstanding
 	g.OldestUnsettledAgeMs, g.MirrorStock, g.Build = f.OldestAgeMS(), f.Stock, protoBuild(f.Build)
+	return g
+}
+
+// directGate is the gate of a SKU that the shard alone sells: it has no bound, and its stock is the
+// shard's own.
+func (s *Server) directGate(ctx context.Context, c *campaigns.Campaign, sku ids.SKUID) *pb.SkuGate {
+	g := &pb.SkuGate{CampaignId: string(c.ID), SkuId: string(sku), State: pb.GateState_GATE_STATE_PAUSED}
+	rules := s.Rules.Current()
+	one, _ := c.SKU(sku)
+	stock, err := s.Stocks.Stock(ctx, c.ID, sku)
+	why, paused := rules.Paused()
+	switch {
+	case err != nil:
+		g.Cause = "the shard does not answer: " + err.Error()
+		return g
+	case one.Final:
+		g.State, g.Cause = pb.GateState_GATE_STATE_FINAL_SOLD_OUT, "declared final by the control plane"
+	case paused:
+		g.Cause = "paused by an operator: " + why
+	case one.Paused, !c.Sells():
+		g.Cause = "the campaign does not sell"
+	case stock.Available == 0:
+		g.State, g.Cause = pb.GateState_GATE_STATE_TEMP_SOLD_OUT, "the shard has no stock"
+	default:
+		g.State, g.Cause = pb.GateState_GATE_STATE_OPEN, "sold by the shard alone"
+	}
+	g.MirrorStock = int64(stock.Available)
 	return g
 }
 

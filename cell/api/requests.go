@@ -49,7 +49,7 @@ func (s *Server) readQuery(in *pb.GetRequestRequest) (status.Query, error) {
 		}
 		return q, fmt.Errorf("%w: the rules of campaign %s are not known here", status.ErrUnavailable, campaign)
 	}
-	q.Scope = scope(c, q.SKU)
+	q.Scope, q.Direct = scope(c, q.SKU), c.Direct
 	return q, nil
 }
 

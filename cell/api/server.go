@@ -42,11 +42,26 @@ type Rules interface {
 	Ready() (age time.Duration, ok bool)
 }
 
-// Mirror decides; *admission.Client is one.
-type Mirror interface {
+// Door decides about asks: the mirror, or the shard alone (*admission.Direct).
+type Door interface {
 	Admit(ctx context.Context, asks []admission.Ask) []admission.Result
 	Precheck(ctx context.Context, asks []admission.PrecheckAsk) []admission.Result
 	Lookup(ctx context.Context, asks []admission.LookupAsk) []admission.Result
+}
+
+// Baselines tell whether Redis is away and the shard alone sells what a mirror sold.
+type Baselines interface {
+	Open(scope admission.Scope) bool
+}
+
+// Stocks read what the shard has of a SKU; *shard.Store is one.
+type Stocks interface {
+	Stock(ctx context.Context, campaign ids.CampaignID, sku ids.SKUID) (shard.StockFacts, error)
+}
+
+// Mirror decides; *admission.Client is one.
+type Mirror interface {
+	Door
 	Facts(ctx context.Context, scope admission.Scope, sku ids.SKUID) (admission.Facts, error)
 }
 
@@ -123,12 +138,16 @@ type Deps struct {
 	Standing Standing
 	Rules    Rules
 	Mirror   Mirror
-	Log      Log
-	Statuses Statuses
-	Payments Payments
-	Orders   Orders
-	Gates    Gates
-	Permits  *signed.Ring
+	// Direct sells campaigns without a mirror, and those whose baseline is open.
+	Direct    Door
+	Baselines Baselines // nil: none is ever open
+	Stocks    Stocks
+	Log       Log
+	Statuses  Statuses
+	Payments  Payments
+	Orders    Orders
+	Gates     Gates
+	Permits   *signed.Ring
 	// Faults are the names of readiness faults.
 	Faults func() []string
 	// Library and Installed are asked by Shadow; nil: it says so.

@@ -29,7 +29,9 @@ func (s *Server) Shadow(ctx context.Context, in *pb.ShadowRequest) (*pb.ShadowRe
 	if !s.set.Admits { // relays, orders, closes: no customer comes here
 		return out, nil
 	}
-	s.shadowLibrary(ctx, out, fault)
+	if !served || !c.Direct {
+		s.shadowLibrary(ctx, out, fault)
+	}
 	if served {
 		s.shadowSKUs(ctx, c, out, fault)
 	}
@@ -67,7 +69,7 @@ func (s *Server) shadowLibrary(ctx context.Context, out *pb.ShadowResponse, faul
 func (s *Server) shadowSKUs(ctx context.Context, c *campaigns.Campaign, out *pb.ShadowResponse, fault func(string, ...any)) {
 	for _, sku := range c.SKUs() {
 		g := s.gate(ctx, c, sku.ID)
-		row := &pb.ShadowSku{SkuId: string(sku.ID), MirrorReady: g.GetBuild() != nil, Build: g.GetBuild(), Gate: g.GetState(), Cause: g.GetCause()}
+		row := &pb.ShadowSku{SkuId: string(sku.ID), MirrorReady: g.GetBuild() != nil || c.Direct && g.GetCause() != "", Build: g.GetBuild(), Gate: g.GetState(), Cause: g.GetCause()}
 		if !row.MirrorReady {
 			fault("SKU %s: %s", sku.ID, g.GetCause())
 		}

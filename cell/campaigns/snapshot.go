@@ -18,6 +18,11 @@ type Campaign struct {
 	CloseAt time.Time
 	// PerSKU: "one order per user" counts per SKU; else per campaign.
 	PerSKU bool
+	// Direct: there is no mirror and no log; the shard alone sells (admission: DATABASE).
+	Direct bool
+	// Baseline is how many orders per second the shard alone may make of each of its mirrors while Redis
+	// is away; 0: none. The campaign's gate.baseline_rps, shared among its mirrors.
+	Baseline float64
 	// Cancelled: nothing is admitted any more, unpaid orders are closed and paid ones refunded.
 	Cancelled bool
 	Buckets   []*pb.DomainBuckets
@@ -120,12 +125,27 @@ func readCampaign(row shard.CampaignRow) *Campaign {
 		ID: row.ID, Version: row.Version, State: rules.GetState(), Spec: spec, OpenAt: spec.GetOpenAt().AsTime(), CloseAt: spec.GetCloseAt().AsTime(),
 		PerSKU: spec.GetPurchaseScope() != pb.PurchaseScope_PURCHASE_SCOPE_CAMPAIGN, Cancelled: rules.GetCancelled(), Buckets: rules.GetBuckets(), skus: map[ids.SKUID]SKU{},
 	}
+	c.Direct = spec.GetAdmission() == pb.AdmissionMode_ADMISSION_MODE_DATABASE
+	c.Baseline = baseline(c)
 	for _, s := range spec.GetSkus() {
 		c.skus[ids.SKUID(s.GetSkuId())] = SKU{ID: ids.SKUID(s.GetSkuId()), Price: s.GetPrice()}
 	}
 	c.flag(rules.GetPausedSkus(), func(s *SKU) { s.Paused = true })
 	c.flag(rules.GetFinalSkus(), func(s *SKU) { s.Final = true })
 	return c
+}
+
+// baseline shares the campaign's rate among its mirrors: together they keep within it.
+func baseline(c *Campaign) float64 {
+	rate := float64(max(c.Spec.GetGate().GetBaselineRps(), 0))
+	switch {
+	case c.Direct:
+		return 0
+	case c.PerSKU:
+		return rate / float64(len(c.Spec.GetSkus()))
+	default:
+		return rate
+	}
 }
 
 func (c *Campaign) flag(skus []string, set func(*SKU)) {

@@ -191,7 +191,7 @@ func (s *session) usages(ctx context.Context, stocks []shard.StockFacts) []*pb.U
 	for i, f := range stocks {
 		out[i] = &pb.UsageReport{Stock: protoStock(f)}
 		c, ok := rules.Campaign(f.Campaign)
-		if !ok || ctx.Err() != nil {
+		if !ok || c.Direct || ctx.Err() != nil {
 			continue
 		}
 		m, err := s.Mirror.Facts(ctx, scopeOf(f.Campaign, f.SKU, c.PerSKU), f.SKU)

@@ -105,6 +105,7 @@ type batchRun struct {
 	now      time.Time
 	out      BatchResult
 	failures map[string]int
+	direct   bool // asked by customers themselves (direct.go): no log, no position
 }
 
 func (r *batchRun) apply(ctx context.Context) error {

@@ -28,7 +28,12 @@ func (r *batchRun) effects() ([]outRow, error) {
 			target: targetMirror, aggregate: requestAggregate(m.Reservation), eventType: "settle",
 			campaign: m.Campaign, sku: m.SKU, traceparent: m.Traceparent, payload: settleEffect(m, d),
 		}
-		out = append(out, row)
+		if r.direct {
+			row.eventType, row.payload = "direct", r.directEffect(m, d)
+		}
+		if !r.direct || r.mirrored(m) {
+			out = append(out, row)
+		}
 		if d.Outcome != Ordered {
 			continue
 		}

@@ -34,7 +34,9 @@ type batchRules struct {
 type batchFacts struct {
 	messagesFrom int64
 	state        FenceState
+	direct       bool // no message of any log: there is no build that it could be ahead of
 	available    map[skuKey]int32
+	versions     map[skuKey]int64 // of the stock rows
 	rules        map[skuKey]*batchRules
 	owned        map[ids.CampaignID]homes.Table
 	minted       map[scopeKey]ids.Build
@@ -57,7 +59,7 @@ func (f *batchFacts) of(m *Message, i int, fenceVersion int64) (*reservation.Fac
 	out.Rules = &rules.Rules
 	scope := scopeKey{m.Campaign, rules.scopeKey(m.SKU)}
 	out.Raised = f.raised[scope]
-	if m.Build.Compare(f.minted[scope]) > 0 {
+	if !f.direct && m.Build.Compare(f.minted[scope]) > 0 {
 		return nil, fmt.Errorf("%w: message at offset %d is of build %s, the shard minted %s", ErrShardBehind, m.Offset, m.Build, f.minted[scope])
 	}
 	return out, nil
@@ -77,7 +79,9 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 	f := &r.facts
 	campaigns, keyCampaigns, keySKUs := r.keys()
 	b := &pgx.Batch{}
-	b.Queue(sql("position_lock"), r.in.From.Topic, r.in.From.Partition)
+	if !r.direct {
+		b.Queue(sql("position_lock"), r.in.From.Topic, r.in.From.Partition)
+	}
 	b.Queue(sql("batch_now"))
 	b.Queue(sql("batch_lock_stock"), keyCampaigns, keySKUs)
 	b.Queue(sql("batch_now"))
@@ -88,22 +92,39 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 	b.Queue(sql("batch_earlier"), r.earlierArgs()...)
 	err := r.tx.send(ctx, b, func(res pgx.BatchResults) error {
 		var before, after time.Time
-		stored, found, err := readPosition(res.QueryRow(), r.in.From.Topic, r.in.From.Partition)
-		if err == nil {
-			err = r.in.From.compare(stored, found)
-		}
-		if err != nil {
+		if err := r.readPosition(res); err != nil {
 			return err
 		}
-		err = errors.Join(res.QueryRow().Scan(&before), f.readStock(res), res.QueryRow().Scan(&after),
+		err := errors.Join(res.QueryRow().Scan(&before), f.readStock(res), res.QueryRow().Scan(&after),
 			res.QueryRow().Scan(&f.messagesFrom, &f.state), f.readRules(res), f.readBuckets(res), f.readRaised(res), f.readEarlier(res))
-		r.store.metrics.lockWait.WithLabelValues("apply_orders").Observe(after.Sub(before).Seconds())
+		r.now = after
+		r.store.metrics.lockWait.WithLabelValues(r.verb()).Observe(after.Sub(before).Seconds())
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	return r.store.completeRules(ctx, r.tx, f.rules)
+}
+
+// readPosition compares the locked position with the expected one, where there is a log.
+func (r *batchRun) readPosition(res pgx.BatchResults) error {
+	if r.direct {
+		return nil
+	}
+	stored, found, err := readPosition(res.QueryRow(), r.in.From.Topic, r.in.From.Partition)
+	if err != nil {
+		return err
+	}
+	return r.in.From.compare(stored, found)
+}
+
+// verb names the transaction in metrics and the ledger's source.
+func (r *batchRun) verb() string {
+	if r.direct {
+		return "apply_direct"
+	}
+	return "apply_orders"
 }
 
 // keys are the campaigns, and the (campaign, SKU) pairs, of the batch, each once.
@@ -145,12 +166,12 @@ func eachRow(res pgx.BatchResults, scans []any, fn func() error) error {
 }
 
 func (f *batchFacts) readStock(res pgx.BatchResults) error {
-	f.available = map[skuKey]int32{}
+	f.available, f.versions = map[skuKey]int32{}, map[skuKey]int64{}
 	var k skuKey
 	var available int32
 	var version int64
 	return eachRow(res, []any{&k.campaign, &k.sku, &available, &version}, func() error {
-		f.available[k] = available
+		f.available[k], f.versions[k] = available, version
 		return nil
 	})
 }

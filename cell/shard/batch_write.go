@@ -13,17 +13,37 @@ import (
 // write leaves everything that was decided, in one round trip; each count is compared before the
 // commit.
 func (r *batchRun) write(ctx context.Context) error {
-	b := &pgx.Batch{}
-	var checks []written
-	queue := func(what string, want int, name string, args ...any) {
-		b.Queue(sql(name), args...)
-		checks = append(checks, written{what, want})
+	w := &writes{}
+	w.queue("positions", 1, "position_advance", r.in.From.advanceArgs(r.out.Next, r.in.Epoch)...)
+	r.queueDrops(w)
+	if err := r.queueDecisions(w, "orders"); err != nil {
+		return err
 	}
-	queue("positions", 1, "position_advance", r.in.From.advanceArgs(r.out.Next, r.in.Epoch)...)
-	orders, recorded, soldOut := r.count()
-	if soldOut > 0 {
-		queue("buyers given up", soldOut, "batch_buyers_drop", r.dropArgs()...)
+	return r.tx.sendCounted(ctx, &w.batch, w.checks)
+}
+
+// writes are statements that travel together, with the rows that each of them must change.
+type writes struct {
+	batch  pgx.Batch
+	checks []written
+}
+
+func (w *writes) queue(what string, want int, name string, args ...any) {
+	w.batch.Queue(sql(name), args...)
+	w.checks = append(w.checks, written{what, want})
+}
+
+// queueDrops gives up the places of those who did not fit.
+func (r *batchRun) queueDrops(w *writes) {
+	if _, _, soldOut := r.count(); soldOut > 0 {
+		w.queue("buyers given up", soldOut, "batch_buyers_drop", r.dropArgs()...)
 	}
+}
+
+// queueDecisions records every decision: orders with their ledger entries, inbox rows and what leaves.
+// source names the path in the ledger.
+func (r *batchRun) queueDecisions(w *writes, source string) error {
+	orders, recorded, _ := r.count()
 	out, err := r.effects()
 	if err != nil {
 		return err
@@ -33,18 +53,18 @@ func (r *batchRun) write(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		queue("ledger entries", orders, "stock_move", m.args(r.tx.writer.FenceVersion, "orders", "cell")...)
-		queue("orders", orders, "batch_orders_insert", args...)
+		w.queue("ledger entries", orders, "stock_move", m.args(r.tx.writer.FenceVersion, source, "cell")...)
+		w.queue("orders", orders, "batch_orders_insert", args...)
 	}
 	if recorded > 0 {
 		args, err := outArgs(out)
 		if err != nil {
 			return err
 		}
-		queue("inbox rows", recorded, "batch_inbox_insert", r.inboxArgs(recorded)...)
-		queue("outbox rows", len(out), "outbox_insert", args...)
+		w.queue("inbox rows", recorded, "batch_inbox_insert", r.inboxArgs(recorded)...)
+		w.queue("outbox rows", len(out), "outbox_insert", args...)
 	}
-	return r.tx.sendCounted(ctx, b, checks)
+	return nil
 }
 
 // written is a statement's meant number of rows.

@@ -15,6 +15,10 @@
 // writer that waited behind a fencer reads the new row and is refused (K01, K22). REPEATABLE READ, or
 // lock and read in one statement, would let it commit on the old row: both were measured.
 //
+// A batch of the log (ApplyOrders) and asks of customers themselves (ApplyDirect: admission DATABASE, and
+// the baseline while Redis is away) are the same transaction; the second has no position, and leaves no
+// row of what it refused.
+//
 // # What callers can rely on
 //
 //   - Nothing is decided from what was read before a lock: rows are locked in one statement and read

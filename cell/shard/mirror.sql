@@ -3,6 +3,7 @@
 -- which hold them, end before it, so no order of an older build commits behind a snapshot that was
 -- taken after the raise.
 
+-- A build ends what the shard sold alone (direct.sql): whoever mints takes the place of 'baseline'.
 -- name: mirror_mint
 INSERT INTO cellquota.mirrors AS m (campaign_id, scope_key, minted_fence, minted_count, claimed_by, claimed_until)
 VALUES ($1, $2, $3::bigint, 1, $4, cellquota.now() + make_interval(secs => $5::float8))
@@ -11,7 +12,7 @@ ON CONFLICT (campaign_id, scope_key) DO UPDATE SET
   minted_count = CASE WHEN m.minted_fence = excluded.minted_fence THEN m.minted_count + 1 ELSE 1 END,
   claimed_by = excluded.claimed_by, claimed_until = excluded.claimed_until, barriers_seen = '{}'
 WHERE m.minted_fence <= excluded.minted_fence
-  AND (m.claimed_by IN ('', excluded.claimed_by) OR m.claimed_until IS NULL OR m.claimed_until < cellquota.now())
+  AND (m.claimed_by IN ('', 'baseline', excluded.claimed_by) OR m.claimed_until IS NULL OR m.claimed_until < cellquota.now())
 RETURNING minted_fence, minted_count,
   raised_count > 0 AND raised_fence >= (SELECT messages_from FROM cellquota.fence);
 

@@ -53,17 +53,35 @@ type RequestRow struct {
 // row is a row with Found false.
 func (s *Store) LookupRequest(ctx context.Context, campaign ids.CampaignID, sku ids.SKUID, user ids.UserID, request ids.RequestID) (RequestRow, error) {
 	r := RequestRow{Campaign: campaign, SKU: sku, User: user, Request: request}
-	var admitted, expires *time.Time
-	var age float64
-	err := s.pool.QueryRow(ctx, sql("request_lookup"), campaign, sku, user, request).Scan(
-		&r.MessagesFrom, &r.RaisedBuild.Fence, &r.RaisedBuild.Count, &r.Found,
-		&r.Quantity, &r.Reservation, &r.Fingerprint, &r.Outcome, &r.Reason, &r.Build.Fence, &r.Build.Count, &admitted, &age,
-		&r.Order, &r.OrderState, &r.ReservationState, &r.OrderReason, &r.OrderVersion, &expires)
+	err := r.scan(s.pool.QueryRow(ctx, sql("request_lookup"), campaign, sku, user, request))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return RequestRow{}, ErrNoFence
 	}
-	r.AdmittedAt, r.ExpiresAt, r.OutcomeAge = orZero(admitted), orZero(expires), time.Duration(age*float64(time.Second))
 	return r, translate(err)
+}
+
+// scan reads a row of request_lookup.
+func (r *RequestRow) scan(row pgx.Row) error {
+	var admitted, expires *time.Time
+	var age float64
+	err := row.Scan(
+		&r.MessagesFrom, &r.RaisedBuild.Fence, &r.RaisedBuild.Count, &r.Found,
+		&r.Quantity, &r.Reservation, &r.Fingerprint, &r.Outcome, &r.Reason, &r.Build.Fence, &r.Build.Count, &admitted, &age,
+		&r.Order, &r.OrderState, &r.ReservationState, &r.OrderReason, &r.OrderVersion, &expires)
+	r.AdmittedAt, r.ExpiresAt, r.OutcomeAge = orZero(admitted), orZero(expires), time.Duration(age*float64(time.Second))
+	return err
+}
+
+// scanWinner reads a row of direct_winner; without one the reservation lives in another cell, and is
+// all that is known.
+func (r *RequestRow) scanWinner(row pgx.Row) error {
+	err := row.Scan(&r.Request, &r.SKU, &r.Quantity, &r.Order, &r.OrderState, &r.ReservationState, &r.OrderReason, &r.ExpiresAt,
+		&r.Build.Fence, &r.Build.Count)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	r.Found, r.Outcome = true, Ordered
+	return err
 }
 
 // maxList bounds every list of one user.

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -45,6 +46,19 @@ func (s *Store) Stocks(ctx context.Context) ([]StockFacts, error) {
 	s.metrics.reservations.WithLabelValues("CONFIRMED").Set(float64(confirmed))
 	s.metrics.reservations.WithLabelValues("RELEASED").Set(float64(released))
 	return all, nil
+}
+
+// Stock reads one stock row; ErrNotFound: the shard does not sell this.
+func (s *Store) Stock(ctx context.Context, campaign ids.CampaignID, sku ids.SKUID) (StockFacts, error) {
+	rows, err := s.pool.Query(ctx, sql("stock_one"), campaign, sku)
+	if err != nil {
+		return StockFacts{}, translate(err)
+	}
+	f, err := pgx.CollectExactlyOneRow(rows, scanStock)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return StockFacts{}, ErrNotFound
+	}
+	return f, translate(err)
 }
 
 func scanStock(row pgx.CollectableRow) (StockFacts, error) {

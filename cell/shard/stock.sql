@@ -6,6 +6,11 @@ SELECT campaign_id, sku_id, granted, available, reserved, confirmed, released, v
   adjustment_version, last_number, last_adjustment_id, book_record_id
 FROM cellquota.stock ORDER BY campaign_id, sku_id;
 
+-- name: stock_one
+SELECT campaign_id, sku_id, granted, available, reserved, confirmed, released, version,
+  adjustment_version, last_number, last_adjustment_id, book_record_id
+FROM cellquota.stock WHERE campaign_id = $1 AND sku_id = $2;
+
 -- name: stock_lock_one
 SELECT campaign_id, sku_id, granted, available, reserved, confirmed, released, version,
   adjustment_version, last_number, last_adjustment_id, book_record_id

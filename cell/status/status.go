@@ -44,6 +44,8 @@ type Query struct {
 	User    ids.UserID
 	Request ids.RequestID
 	Receipt string
+	// Direct: the campaign has no mirror; the shard alone is asked.
+	Direct bool
 }
 
 // Config of an Answerer.
@@ -89,7 +91,7 @@ func (a *Answerer) Get(ctx context.Context, q Query) (*pb.RequestView, error) {
 	if err != nil {
 		return nil, err
 	}
-	mirrored := a.mirror.Lookup(ctx, []admission.LookupAsk{{Scope: q.Scope, SKU: q.SKU, User: q.User, Request: q.Request}})[0]
+	mirrored := a.lookup(ctx, q)
 	if mirrored.Outcome == admission.Replayed && !open(mirrored.State) {
 		return a.withReceipt(q, FromMirror(q.Scope.Campaign, mirrored), mirrored.Build), nil
 	}
@@ -115,6 +117,14 @@ func (a *Answerer) Get(ctx context.Context, q Query) (*pb.RequestView, error) {
 		return nil, ErrNotFound
 	}
 	return nil, fmt.Errorf("%w: the mirror answers %s", ErrUnavailable, mirrored.Outcome)
+}
+
+// lookup asks the mirror; a campaign without one has no request there.
+func (a *Answerer) lookup(ctx context.Context, q Query) admission.Result {
+	if q.Direct {
+		return admission.Result{Outcome: admission.Clear}
+	}
+	return a.mirror.Lookup(ctx, []admission.LookupAsk{{Scope: q.Scope, SKU: q.SKU, User: q.User, Request: q.Request}})[0]
 }
 
 // judge reads an admission without a row, in the order in which its message would be judged.

@@ -88,7 +88,7 @@ func campaignSchema() node {
 		"close_at":               instantNode().says("First instant at which none is admitted any more."),
 		"mode":                   word(core.Modes()).or("DIRECT").says("First come, first served, or drawn. This release serves DIRECT."),
 		"lottery":                lotterySchema(),
-		"admission":              word(core.Admissions()).or("MIRROR").says("MIRROR: Redis, then the log; DATABASE: the shard alone, for small sales. This release serves MIRROR."),
+		"admission":              word(core.Admissions()).or("MIRROR").says("MIRROR: Redis, then the log; DATABASE: the shard alone, for small sales: no Redis, no Kafka, an accepted request has its order at once."),
 		"purchase_scope":         word(core.Scopes()).or("SKU").says(`What "one order per user" counts.`),
 		"max_quantity_per_order": whole(1, 1000).or(1),
 		"reservation_ttl":        spanNode().or("15m").says("How long an order may stay unpaid; 1s to 744h."),

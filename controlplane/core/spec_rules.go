@@ -202,7 +202,6 @@ func (s CampaignSpec) CheckWindow(now time.Time) []rpcstatus.Violation {
 func (s CampaignSpec) CheckServed() []rpcstatus.Violation {
 	var f faults
 	f.add(s.Mode == ModeLottery, "mode", "LOTTERY is not served by this release")
-	f.add(s.Admission == AdmissionDatabase, "admission", "DATABASE is not served by this release")
 	f.add(s.Routing == RoutingHomeRegion, "routing", "HOME_REGION is not served by this release")
 	for i, sku := range s.SKUs {
 		f.add(sku.Inventory == InventoryToken, fmt.Sprintf("skus[%d].inventory_mode", i), "TOKEN is not served by this release")

@@ -150,8 +150,13 @@ func TestServedByThisRelease(t *testing.T) {
 		t.Fatalf("the demo is not served: %v", v)
 	}
 	s := demoSpec()
-	s.Mode, s.Admission, s.Routing, s.SKUs[0].Inventory = core.ModeLottery, core.AdmissionDatabase, core.RoutingHomeRegion, core.InventoryToken
-	if v := s.CheckServed(); len(v) != 4 {
-		t.Errorf("%d refusals, want 4: %v", len(v), v)
+	s.Mode, s.Routing, s.SKUs[0].Inventory = core.ModeLottery, core.RoutingHomeRegion, core.InventoryToken
+	if v := s.CheckServed(); len(v) != 3 {
+		t.Errorf("%d refusals, want 3: %v", len(v), v)
+	}
+	s = demoSpec()
+	s.Admission = core.AdmissionDatabase
+	if v := s.CheckServed(); len(v) != 0 {
+		t.Errorf("a sale by the shard alone is refused: %v", v)
 	}
 }
