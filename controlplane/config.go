@@ -15,6 +15,7 @@ type Config struct {
 	TrustDomain   string `config:"trust_domain" default:"cellquota" doc:"DOMAIN of certificates spiffe://DOMAIN/cell/ID and /edge/ID"`
 	OperatorsFile string `config:"operators_file" required:"true" doc:"operators, their roles, regions and token digests, YAML"`
 	KeysDir       string `config:"keys_dir" default:"" doc:"directory of the signing keys; the control plane reads names only"`
+	SecretsDir    string `config:"secrets_dir" default:"" doc:"where files must lie that a cell's spec has this program read (addresses, passwords, certificates); a region-operator names those of secrets_dir/REGION only. Empty: anywhere, but only an sre has a password or certificate read that is shown to an address of the spec"`
 	ArchiveDir    string `config:"archive_dir" default:"" doc:"where settled journals are archived; shared by all replicas"`
 
 	Etcd        Etcd          `config:"etcd"`

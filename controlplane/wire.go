@@ -314,7 +314,7 @@ func (p *parts) mirrors() api.Mirrors { return api.Mirrors{View: p.view, Dial: p
 // register lists the services.
 func (p *parts) register(server *grpc.Server) error {
 	dial := p.dialCell
-	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial, StaleAfter: p.cfg.Link.ReportStaleAfter, Checker: check.New(check.Config(p.cfg.CellCheck), p.clock)}
+	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial, StaleAfter: p.cfg.Link.ReportStaleAfter, SecretsDir: p.cfg.SecretsDir, Checker: check.New(check.Config(p.cfg.CellCheck), p.clock)}
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Certificates: p.certificates, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
 		Accounts: undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: p.shards, Clock: p.clock}, AccountMetrics: p.metrics,

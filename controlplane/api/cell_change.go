@@ -44,6 +44,13 @@ func (h *Cells) UpdateCell(ctx context.Context, req *pb.UpdateCellRequest) (*pb.
 	if err := access.Region(ctx, spec.Region); err != nil {
 		return nil, err
 	}
+	may := change.May
+	change.May = func(c core.Cell) error {
+		if err := may(c); err != nil {
+			return err
+		}
+		return h.mayName(ctx, spec, c.Spec, false)
+	}
 	cell, changed, err := h.Intent.UpdateCell(ctx, caller(ctx), change, spec)
 	if err != nil {
 		return nil, err

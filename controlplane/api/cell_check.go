@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"slices"
 
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/check"
@@ -74,10 +73,8 @@ func (h *Cells) subject(ctx context.Context, req *pb.CheckCellRequest) (check.Su
 			return check.Subject{}, err
 		}
 	}
-	if given {
-		if err := filesOf(ctx, spec, cell.Spec); err != nil {
-			return check.Subject{}, err
-		}
+	if err := h.mayName(ctx, spec, cell.Spec, true); err != nil {
+		return check.Subject{}, err
 	}
 	if !known {
 		return check.Subject{Spec: spec}, nil
@@ -85,32 +82,19 @@ func (h *Cells) subject(ctx context.Context, req *pb.CheckCellRequest) (check.Su
 	return h.living(ctx, check.Subject{Spec: spec, Cell: &cell})
 }
 
-// filesOf refuses all but an sre a spec that would have other files read than the stored
-// cell's (stored; zero: there is none), or its password sent elsewhere: whoever chooses
-// file and address has the file's content.
-func filesOf(ctx context.Context, spec, stored core.CellSpec) error {
-	if p, _ := transport.PrincipalFrom(ctx); p.Role == access.SRE {
+// mayName refuses a spec that names files which the caller may not have this control
+// plane read (core.Naming has the rule), each by its field. stored is the cell as it is;
+// zero: there is none. look: they are read now, for the caller.
+func (h *Cells) mayName(ctx context.Context, spec, stored core.CellSpec, look bool) error {
+	p, _ := transport.PrincipalFrom(ctx)
+	refused := core.Naming{Dir: h.SecretsDir, Anywhere: p.Role == access.SRE, Look: look}.Refuses(spec, stored)
+	if len(refused) == 0 {
 		return nil
 	}
-	var broken []rpcstatus.Violation
-	refuse := func(field, rule string) {
-		broken = append(broken, rpcstatus.Violation{Field: "spec." + field, Rule: rule})
+	for i := range refused {
+		refused[i].Field = "spec." + refused[i].Field
 	}
-	r, same := spec.Redis, stored.Redis
-	if r.PasswordFile != "" && (r.PasswordFile != same.PasswordFile || !slices.Equal(r.Addrs, same.Addrs)) {
-		refuse("redis.password_file", "must be the stored cell's, with the stored cell's redis.addrs: only an sre has other files read, or this one sent elsewhere")
-	}
-	const own = "must be the stored cell's: only an sre has other files read"
-	if spec.Shard.ReaderDSNFile != stored.Shard.ReaderDSNFile {
-		refuse("shard.reader_dsn_file", own)
-	}
-	if spec.Shard.FencerDSNFile != stored.Shard.FencerDSNFile {
-		refuse("shard.fencer_dsn_file", own)
-	}
-	if len(broken) == 0 {
-		return nil
-	}
-	return rpcstatus.With(rpcstatus.ErrPermissionDenied, map[string]string{"field": broken[0].Field}, broken, 0)
+	return rpcstatus.With(rpcstatus.ErrPermissionDenied, map[string]string{"field": refused[0].Field}, refused, 0)
 }
 
 // living adds the cell's processes, as the leader knows them.

@@ -122,3 +122,48 @@ func TestCheckCellReadsNoOtherFiles(t *testing.T) {
 		t.Errorf("%d looks with the password by the region-operator in the audit, want 1: %v", looks, err)
 	}
 }
+
+// What a look may not read, nobody stores to have it looked at later: a region-operator could store any file as
+// redis.password_file, and the next look sent it to an address of its choice.
+func TestNoOtherFilesAreStored(t *testing.T) {
+	for name, row := range map[string]struct{ dir, own, others string }{
+		"without secrets_dir": {"", "own", "/etc/keys/k1"},
+		"with secrets_dir":    {"/run/secrets", "/run/secrets/east/own", "/run/secrets/west/k1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigIn(t, row.dir)
+			ctx, sre, region := testkit.Deadline(t), r.as(access.SRE).Cells, r.as(access.RegionOperator).Cells
+			spec := func(password string) *pb.CellSpec {
+				s := r.cell(1)
+				s.Redis.PasswordFile = password
+				if row.dir != "" {
+					s.Shard.ReaderDsnFile, s.Shard.FencerDsnFile = row.dir+"/east/reader", row.dir+"/east/fencer"
+				}
+				return s
+			}
+			refused := func(what string, err error) {
+				t.Helper()
+				if strings.Join(violated(err), " ") != "spec.redis.password_file" || status.Code(err) != codes.PermissionDenied {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+			_, err := region.CreateCell(ctx, &pb.CreateCellRequest{Spec: spec(row.others), OperationId: "c1"})
+			refused("created", err)
+			if _, err := sre.CreateCell(ctx, &pb.CreateCellRequest{Spec: spec(row.own), OperationId: "c2"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := region.CreateCell(ctx, &pb.CreateCellRequest{Spec: spec(row.own), OperationId: "c2"}); err != nil {
+				t.Errorf("a repeat of what is stored: %v", err)
+			}
+			_, err = region.UpdateCell(ctx, &pb.UpdateCellRequest{Spec: spec(row.others), OperationId: "u1"})
+			refused("updated", err)
+			heavier := spec(row.own)
+			heavier.Weight = 7
+			if _, err := region.UpdateCell(ctx, &pb.UpdateCellRequest{Spec: heavier, OperationId: "u2"}); err != nil {
+				t.Errorf("another weight: %v", err)
+			}
+			_, err = region.UpdateCell(ctx, &pb.UpdateCellRequest{Spec: spec("/run/secrets/../../etc/passwd"), OperationId: "u3"})
+			refused("out of the directory", err)
+		})
+	}
+}

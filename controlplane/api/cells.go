@@ -49,6 +49,8 @@ type Cells struct {
 	StaleAfter time.Duration
 	// Checker looks at a cell's parts.
 	Checker Checker
+	// SecretsDir is where files must lie that a cell's spec names; "": see core.Naming.
+	SecretsDir string
 	// Dial reaches a process of a cell.
 	Dial func(addr string) (*grpc.ClientConn, error)
 }
@@ -64,6 +66,10 @@ func (h *Cells) CreateCell(ctx context.Context, req *pb.CreateCellRequest) (*pb.
 		return nil, err
 	}
 	if err := access.Region(ctx, spec.Region); err != nil {
+		return nil, err
+	}
+	present, _ := h.View.Snapshot().Cell(spec.ID) // a repeat names what is stored
+	if err := h.mayName(ctx, spec, present.Spec, false); err != nil {
 		return nil, err
 	}
 	cell, err := h.Intent.ProvisionCell(ctx, caller(ctx), spec, op, req.GetValidateOnly())

@@ -52,6 +52,9 @@ type rig struct {
 	acks   chan struct{}
 	hands  *hands
 
+	// secrets is the control plane's secrets_dir.
+	secrets string
+
 	cellKeys cellKeys
 	supply   *planned
 }
@@ -127,10 +130,13 @@ func (hub) Reported(cell ids.CellID, from int64) (age time.Duration, atRisk int6
 	return 250 * time.Millisecond, atRisk, cell == "cell-1"
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T) *rig { t.Helper(); return newRigIn(t, "") }
+
+// newRigIn is a rig with a secrets_dir.
+func newRigIn(t *testing.T, secrets string) *rig {
 	t.Helper()
 	etcd := testkit.Etcd(t, 1)
-	r := &rig{t: t, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64), hands: &hands{Clock: clock.System()}, cellKeys: cellKeys{}, supply: &planned{}}
+	r := &rig{t: t, secrets: secrets, etcd: etcd, shards: &shards{version: 1}, kafka: testkit.Kafka(t, 1), wire: bufconn.Listen(1 << 20), acks: make(chan struct{}, 64), hands: &hands{Clock: clock.System()}, cellKeys: cellKeys{}, supply: &planned{}}
 	var err error
 	if r.store, err = store.Open(store.Config{Endpoints: etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{Clock: r.hands}); err != nil {
 		t.Fatal(err)
@@ -167,7 +173,7 @@ func (r *rig) serve() {
 		Authenticator: transport.FirstOf(operators.Authenticate, access.Tokens{View: r.view, Clock: r.hands}.Authenticate, transport.DevWorkloads()),
 	})
 	pb.RegisterCellAdminServiceServer(server, &api.Cells{
-		Intent: verbs, View: r.view, Liveness: hub{}, Shards: r.shards, Checker: check.New(check.Config{}, clock.System()),
+		Intent: verbs, View: r.view, Liveness: hub{}, Shards: r.shards, SecretsDir: r.secrets, Checker: check.New(check.Config{}, clock.System()),
 		Dial: func(addr string) (*grpc.ClientConn, error) {
 			return transport.Dial(addr, transport.DialOptions{Dev: true})
 		},

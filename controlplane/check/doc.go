@@ -9,7 +9,7 @@
 // Each part is looked at under a deadline of its own and side by side, so that one
 // that hangs costs its own answer only. No finding holds a secret: addresses are read
 // from files and named by their files; of a failed connection the class is told, not
-// the driver's text. A file is read only when it is regular and small (file.go). Who
+// the driver's text. A file is read only when it is regular and small (internal/secretfile). Who
 // may have which file read is api's to say.
 //
 // What is looked at:

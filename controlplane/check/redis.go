@@ -15,6 +15,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/internal/redisconn"
+	"github.com/cellquota/cellquota/internal/secretfile"
 )
 
 // minRedis is the oldest Redis with function libraries.
@@ -25,9 +26,9 @@ func (c Checker) redis(ctx context.Context, s Subject, p *part) {
 	spec := s.Spec.Redis
 	password := ""
 	if spec.PasswordFile != "" {
-		text, err := readFile(ctx, spec.PasswordFile)
+		text, err := secretfile.Read(ctx, spec.PasswordFile)
 		if err != nil {
-			p.saw("redis.password_file", readable(err), false, fileRule)
+			p.saw("redis.password_file", secretfile.Class(err), false, secretfile.Rule)
 			return
 		}
 		password = strings.TrimRight(string(text), "\r\n")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/shard/migrations"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/secretfile"
 )
 
 //go:embed role.sql
@@ -63,9 +64,9 @@ func closed(ctx context.Context, conn *pgx.Conn) { _ = conn.Close(context.Withou
 // connect opens the shard read-only under the file's address, and judges the role.
 func (c Checker) connect(ctx context.Context, who, file, role string, p *part) *pgx.Conn {
 	field := "shard." + who + "_dsn_file"
-	dsn, err := readFile(ctx, file)
+	dsn, err := secretfile.Read(ctx, file)
 	if err != nil {
-		p.saw(field, readable(err), false, fileRule)
+		p.saw(field, secretfile.Class(err), false, secretfile.Rule)
 		return nil
 	}
 	cfg, err := pgx.ParseConfig(strings.TrimSpace(string(dsn)))

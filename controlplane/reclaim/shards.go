@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/fencing/fencer"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
+	"github.com/cellquota/cellquota/internal/secretfile"
 )
 
 // Shard is one connection to a cell's shard under the fencer's role.
@@ -46,9 +46,9 @@ func (f Files) Open(ctx context.Context, spec core.CellSpec) (Shard, error) {
 
 // Fencer opens a shard with everything that the fencer can do.
 func (f Files) Fencer(ctx context.Context, spec core.CellSpec) (*fencer.Fencer, error) {
-	dsn, err := os.ReadFile(spec.Shard.FencerDSNFile)
+	dsn, err := secretfile.Read(ctx, spec.Shard.FencerDSNFile)
 	if err != nil {
-		return nil, fmt.Errorf("shard.fencer_dsn_file of cell %s: %w: %w", spec.ID, fencer.ErrUnreachable, err)
+		return nil, fmt.Errorf("shard.fencer_dsn_file of cell %s: %w: %s", spec.ID, fencer.ErrUnreachable, secretfile.Class(err))
 	}
 	return fencer.Open(ctx, strings.TrimSpace(string(dsn)), fencer.Options{LockWait: f.LockTimeout})
 }

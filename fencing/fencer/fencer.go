@@ -54,7 +54,7 @@ type Fencer struct {
 func Open(ctx context.Context, dsn string, o Options) (*Fencer, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("fencer address: %w", err)
+		return nil, fmt.Errorf("fencer address: %w: it is no address that can be read", ErrUnreachable) // the driver's text repeats it
 	}
 	f := &Fencer{lockWait: o.LockWait}
 	if f.lockWait == 0 {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cellquota/cellquota/internal/secretfile"
 )
 
 // ErrUnreachable: the shard did not answer. What it holds is unknown, not zero.
@@ -58,9 +59,9 @@ func (r *Reader) pool(dsnFile string) (*pgxpool.Pool, error) {
 	if pool, ok := r.pools[dsnFile]; ok {
 		return pool, nil
 	}
-	dsn, err := os.ReadFile(dsnFile)
+	dsn, err := secretfile.Read(context.Background(), dsnFile) // never waits
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, fmt.Errorf("%w: %s: %s", ErrUnreachable, dsnFile, secretfile.Class(err))
 	}
 	cfg, err := pgxpool.ParseConfig(strings.TrimSpace(string(dsn)))
 	if err != nil {
