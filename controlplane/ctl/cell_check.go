@@ -19,8 +19,8 @@ func (c *cli) cellCheck() *cobra.Command {
 		Long: "Names everything that is not as a cell needs it, with what was seen and what must be, and changes\n" +
 			"nothing. The control plane looks, so it is what the control plane reaches that counts. With -f the\n" +
 			"file is looked at before it is provisioned or updated: as an sre, for the control plane reads the\n" +
-			"secret files that it names; a region-operator (--role) names those of secrets_dir/REGION, or the stored cell's own. Exit\n" +
-			"code 4 when anything is wrong.",
+			"secret files that it names; a region-operator (--role) names those of secrets_dir/REGION, or the\n" +
+			"stored cell's own. Exit code 4 when anything is wrong.",
 		Example: "  cellctl cell check cell-1\n  cellctl cell check -f cell-9.yaml\n  cellctl cell check cell-1 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := &pb.CheckCellRequest{}

@@ -1895,8 +1895,8 @@ type CheckCellRequest struct {
 	// Cell; empty: spec.
 	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
 	// Spec to look at before it is provisioned, which is audited. Callers other than an sre:
-	// PERMISSION_DENIED unless redis.password_file is empty or the stored cell's with the stored
-	// redis.addrs, and the reader's and fencer's files are the stored cell's.
+	// PERMISSION_DENIED unless its files are below secrets_dir/REGION of the control plane or, where
+	// that is not set, the stored cell's, shown to nobody else than they are now.
 	Spec          *CellSpec `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
