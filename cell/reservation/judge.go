@@ -55,6 +55,22 @@ type Rules struct {
 	TTLByRisk map[string]time.Duration
 	// Cancelled: the campaign was cancelled; what is still in the log gets no order.
 	Cancelled bool
+	Holds     Holds
+}
+
+// Holds bound the unpaid orders of one user, over a campaign's SKUs, and of one device; 0: no bound
+// . Both are counted within the home cell.
+type Holds struct {
+	PerUser, PerDevice int32
+}
+
+// Bounded tells whether anything is to be counted.
+func (h Holds) Bounded() bool { return h.PerUser > 0 || h.PerDevice > 0 }
+
+// Allow decides about one more unpaid order of a user who holds so many, from a device that holds so
+// many.
+func (h Holds) Allow(user, device int32) bool {
+	return (h.PerUser == 0 || user < h.PerUser) && (h.PerDevice == 0 || device < h.PerDevice)
 }
 
 // PaymentTTL is how long an order of a risk tier may stay unpaid.

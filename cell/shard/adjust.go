@@ -140,6 +140,18 @@ func (s *Store) adjust(ctx context.Context, t tx, a Adjustment) (AdjustmentResul
 	return t.decide(ctx, a, stock)
 }
 
+// mayLeave tells whether the units of a return can leave; in TOKEN mode each has a free row.
+func (t tx) mayLeave(ctx context.Context, a Adjustment, stock StockFacts) (bool, error) {
+	if stock.Available < a.Units {
+		return false, nil
+	}
+	lacking, err := t.lacksRows(ctx, a.Campaign, a.SKU, a.Units)
+	if err != nil || lacking == 0 {
+		return err == nil, err
+	}
+	return false, t.noteMissing(ctx, needs{skuKey{a.Campaign, a.SKU}: lacking})
+}
+
 func (t tx) lockStock(ctx context.Context, campaign ids.CampaignID, sku ids.SKUID) (StockFacts, error) {
 	rows, err := t.Query(ctx, sql("stock_lock_one"), campaign, sku)
 	if err != nil {
@@ -155,10 +167,17 @@ func (t tx) lockStock(ctx context.Context, campaign ids.CampaignID, sku ids.SKUI
 // decide writes the outcome under its number; whatever it is, the number is used up.
 func (t tx) decide(ctx context.Context, a Adjustment, stock StockFacts) (AdjustmentResult, error) {
 	outcome, units := Applied, a.Units
+	leaves := true
+	if a.Kind == Return && !a.Void {
+		var err error
+		if leaves, err = t.mayLeave(ctx, a, stock); err != nil {
+			return AdjustmentResult{}, err
+		}
+	}
 	switch {
 	case a.Void:
 		outcome, units = Voided, 0
-	case a.Kind == Return && stock.Available < a.Units:
+	case !leaves:
 		outcome, units = Refused, 0
 	case a.Kind == Grant && int64(stock.Granted)+int64(a.Units) > maxUnits:
 		return AdjustmentResult{}, fmt.Errorf("%w: units: %d granted and %d more are above %d", ErrInvalid, stock.Granted, a.Units, maxUnits)

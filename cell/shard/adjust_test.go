@@ -170,7 +170,7 @@ func TestRules(t *testing.T) {
 		want   error
 		change func()
 	}{
-		"token":     {shard.ErrUnsupported, func() { r.Spec.Skus[0].InventoryMode = 2 }},
+		"mode":      {shard.ErrUnsupported, func() { r.Spec.Skus[0].InventoryMode = 9 }},
 		"scope":     {shard.ErrInvalid, func() { r.Spec.PurchaseScope = 2 }},
 		"price":     {shard.ErrInvalid, func() { r.Spec.Skus[0].Price.Amount = "1e3" }},
 		"draft":     {shard.ErrInvalid, func() { r.State = 1 }},

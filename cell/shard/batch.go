@@ -58,12 +58,13 @@ func (s *Store) ApplyOrders(ctx context.Context, b Batch) (BatchResult, error) {
 	started := s.clock.Now()
 	var out BatchResult
 	var failures map[string]int
+	var missing needs
 	err := s.inTx(ctx, "apply_orders", needSettle, func(ctx context.Context, t tx) error {
 		run := batchRun{store: s, tx: t, in: b}
 		if err := run.apply(ctx); err != nil {
 			return err
 		}
-		out, failures = run.out, run.failures
+		out, failures, missing = run.out, run.failures, run.missing
 		return nil
 	})
 	if err != nil {
@@ -73,6 +74,7 @@ func (s *Store) ApplyOrders(ctx context.Context, b Batch) (BatchResult, error) {
 	for reason, n := range failures {
 		s.metrics.stockFailures.WithLabelValues(reason).Add(float64(n))
 	}
+	s.alarm(missing)
 	return out, nil
 }
 
@@ -103,6 +105,9 @@ type batchRun struct {
 	in       Batch
 	facts    batchFacts
 	now      time.Time
+	holds    holdCounts
+	gaveUp   []int // candidates that had their place and get no order
+	missing  needs // units that are available and have no token row
 	out      BatchResult
 	failures map[string]int
 	direct   bool // asked by customers themselves (direct.go): no log, no position
@@ -125,6 +130,9 @@ func (r *batchRun) apply(ctx context.Context) error {
 	}
 	// 4. Deduct for those who fit, in offset order.
 	r.deduct(taken)
+	if err := r.tx.noteMissing(ctx, r.missing); err != nil {
+		return err
+	}
 	// 5. Write what was decided.
 	return r.write(ctx)
 }
@@ -146,6 +154,8 @@ func (r *batchRun) judge() ([]int, error) {
 			r.out.Decisions[i] = Decision{Duplicate: true}
 		case !v.Candidate():
 			r.out.Decisions[i] = Decision{Outcome: Rejected, Reason: v.Reason}
+		case r.facts.unreadable(m):
+			return nil, fmt.Errorf("%w: rules of campaign %s cannot be read (message at offset %d)", ErrBadData, m.Campaign, m.Offset)
 		case r.facts.state == Active:
 			candidates = append(candidates, i)
 		case i == 0:
@@ -160,18 +170,42 @@ func (r *batchRun) judge() ([]int, error) {
 
 // deduct is greedy in offset order: what does not fit is skipped, and its place is given up.
 func (r *batchRun) deduct(taken []int) {
-	r.failures = map[string]int{}
+	r.failures, r.missing, r.gaveUp = map[string]int{}, needs{}, nil
 	for _, i := range taken {
 		m := &r.in.Messages[i]
-		left := r.facts.available[skuKey{m.Campaign, m.SKU}]
-		if left < m.Quantity {
-			r.out.Decisions[i] = Decision{Outcome: Rejected, Reason: reservation.SoldOut}
-			r.failures["sold_out"]++
-			continue
+		k := skuKey{m.Campaign, m.SKU}
+		rules := r.facts.rules[k]
+		switch left := r.left(k, m.Quantity); {
+		case !r.holds.allow(rules.Holds, i, m):
+			r.refuse(i, reservation.TooManyUnpaid, "too_many_unpaid")
+		case left < m.Quantity:
+			r.refuse(i, reservation.SoldOut, "sold_out")
+		default:
+			r.facts.available[k] -= m.Quantity
+			if _, tokens := r.facts.free[k]; tokens {
+				r.facts.free[k] -= m.Quantity
+			}
+			r.holds.add(m)
+			r.out.Decisions[i] = Decision{Outcome: Ordered, ExpiresAt: r.now.Add(rules.PaymentTTL(m.RiskTier))}
 		}
-		r.facts.available[skuKey{m.Campaign, m.SKU}] = left - m.Quantity
-		rules := r.facts.rules[skuKey{m.Campaign, m.SKU}]
-		r.out.Decisions[i] = Decision{Outcome: Ordered, ExpiresAt: r.now.Add(rules.PaymentTTL(m.RiskTier))}
 	}
 	r.out.At = r.now
+}
+
+// left is what can be had of a SKU: its available units and, in TOKEN mode, no more than have a row.
+func (r *batchRun) left(k skuKey, wanted int32) int32 {
+	available := r.facts.available[k]
+	free, tokens := r.facts.free[k]
+	if !tokens || free >= min(available, wanted) {
+		return available
+	}
+	r.missing[k] = max(r.missing[k], min(available, wanted)-free)
+	return free
+}
+
+// refuse gives up the place of a candidate.
+func (r *batchRun) refuse(i int, reason reservation.Reason, failure string) {
+	r.out.Decisions[i] = Decision{Outcome: Rejected, Reason: reason}
+	r.failures[failure]++
+	r.gaveUp = append(r.gaveUp, i)
 }

@@ -42,6 +42,12 @@ func (r *batchRun) takePlaces(ctx context.Context, candidates []int) ([]int, err
 		b.Queue(sql("batch_buyers_take"), p.campaign, p.scope, p.user, p.reservation)
 		b.Queue(sql("batch_buyers_read"), p.campaign, p.scope, p.user)
 	}
+	bounded := r.bounded(candidates)
+	if len(bounded) > 0 {
+		locks, counts := r.holdArgs(bounded)
+		b.Queue(sql("batch_holds_lock"), locks...)
+		b.Queue(sql("batch_holds_count"), counts...)
+	}
 	b.Queue(sql("batch_now"))
 	taken := make([]int, 0, len(candidates))
 	err := r.tx.send(ctx, b, func(res pgx.BatchResults) error {
@@ -51,6 +57,14 @@ func (r *batchRun) takePlaces(ctx context.Context, candidates []int) ([]int, err
 			}
 			var err error
 			if taken, err = r.readPlaces(res, candidates, taken); err != nil {
+				return err
+			}
+		}
+		if len(bounded) > 0 {
+			if _, err := res.Exec(); err != nil {
+				return err
+			}
+			if err := r.readHolds(res, bounded); err != nil {
 				return err
 			}
 		}
@@ -91,14 +105,9 @@ func (r *batchRun) readPlaces(res pgx.BatchResults, candidates, taken []int) ([]
 	return taken, exactly("buyer rows", int64(seen), len(candidates))
 }
 
-// dropArgs are the places of those who did not fit, given up in key order.
+// dropArgs are the places of those who get no order, given up in key order.
 func (r *batchRun) dropArgs() []any {
-	var lost []int
-	for i := range r.out.Decisions {
-		if r.out.Decisions[i].Reason == reservation.SoldOut {
-			lost = append(lost, i)
-		}
-	}
+	lost := slices.Clone(r.gaveUp)
 	slices.SortFunc(lost, func(a, b int) int {
 		return strings.Compare(string(r.in.Messages[a].User), string(r.in.Messages[b].User))
 	})

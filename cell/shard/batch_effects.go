@@ -26,7 +26,7 @@ func (r *batchRun) effects() ([]outRow, error) {
 		}
 		row := outRow{
 			target: targetMirror, aggregate: requestAggregate(m.Reservation), eventType: "settle",
-			campaign: m.Campaign, sku: m.SKU, traceparent: m.Traceparent, payload: settleEffect(m, d),
+			campaign: m.Campaign, sku: m.SKU, traceparent: m.Traceparent, payload: r.settleEffect(m, d),
 		}
 		if r.direct {
 			row.eventType, row.payload = "direct", r.directEffect(m, d)
@@ -55,10 +55,13 @@ func (r *batchRun) effects() ([]outRow, error) {
 // settleEffect takes the admission out of the outstanding set. A rejection gives back exactly what
 // the admission took, to a mirror of its own build only, and drops the user's mark, or points it to
 // the reservation that has the place.
-func settleEffect(m *Message, d *Decision) *eventsv1.MirrorEffect {
+func (r *batchRun) settleEffect(m *Message, d *Decision) *eventsv1.MirrorEffect {
 	e := &eventsv1.MirrorEffect{
 		EffectId: "settle-" + string(m.Reservation), CampaignId: string(m.Campaign), SkuId: string(m.SKU), Settle: true,
 		UserId: string(m.User), RequestId: string(m.Request), ReservationId: string(m.Reservation), AggregateVersion: inboxVersion,
+	}
+	if rules := r.facts.rules[skuKey{m.Campaign, m.SKU}]; rules != nil && rules.Holds.Bounded() {
+		e.UnpaidHold, e.DeviceId = true, m.DeviceID
 	}
 	switch d.Outcome {
 	case Ordered:

@@ -26,8 +26,9 @@ type scopeKey struct {
 // batchRules are a SKU's rules with what only the tables need.
 type batchRules struct {
 	reservation.Rules
-	version int64
-	scope   string // SKU or CAMPAIGN
+	version    int64
+	scope      string // SKU or CAMPAIGN
+	unreadable bool
 }
 
 // batchFacts are what a batch read under its locks.
@@ -42,6 +43,7 @@ type batchFacts struct {
 	minted       map[scopeKey]ids.Build
 	raised       map[scopeKey]ids.Build
 	earlier      map[int][]reservation.Earlier
+	free         needs // TOKEN mode: free rows, counted up to what the batch wants
 }
 
 // of gathers the facts of message i. A message of a fence version or build that this shard never
@@ -65,6 +67,9 @@ func (f *batchFacts) of(m *Message, i int, fenceVersion int64) (*reservation.Fac
 	return out, nil
 }
 
+// unreadable: nobody can say by which rules the message is to become an order.
+func (f *batchFacts) unreadable(m *Message) bool { return f.rules[skuKey{m.Campaign, m.SKU}].unreadable }
+
 // scopeKey is the key of buyers and mirrors.
 func (r *batchRules) scopeKey(sku ids.SKUID) string {
 	if r.scope == "CAMPAIGN" {
@@ -77,7 +82,7 @@ func (r *batchRules) scopeKey(sku ids.SKUID) string {
 // committed while they were awaited.
 func (r *batchRun) lockAndRead(ctx context.Context) error {
 	f := &r.facts
-	campaigns, keyCampaigns, keySKUs := r.keys()
+	campaigns, keyCampaigns, keySKUs, units := r.keys()
 	b := &pgx.Batch{}
 	if !r.direct {
 		b.Queue(sql("position_lock"), r.in.From.Topic, r.in.From.Partition)
@@ -90,13 +95,14 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 	b.Queue(sql("batch_buckets"), campaigns)
 	b.Queue(sql("batch_raised"), campaigns)
 	b.Queue(sql("batch_earlier"), r.earlierArgs()...)
+	b.Queue(sql("tokens_free"), keyCampaigns, keySKUs, units)
 	err := r.tx.send(ctx, b, func(res pgx.BatchResults) error {
 		var before, after time.Time
 		if err := r.readPosition(res); err != nil {
 			return err
 		}
 		err := errors.Join(res.QueryRow().Scan(&before), f.readStock(res), res.QueryRow().Scan(&after),
-			res.QueryRow().Scan(&f.messagesFrom, &f.state), f.readRules(res), f.readBuckets(res), f.readRaised(res), f.readEarlier(res))
+			res.QueryRow().Scan(&f.messagesFrom, &f.state), f.readRules(res), f.readBuckets(res), f.readRaised(res), f.readEarlier(res), f.readFree(res))
 		r.now = after
 		r.store.metrics.lockWait.WithLabelValues(r.verb()).Observe(after.Sub(before).Seconds())
 		return err
@@ -127,22 +133,20 @@ func (r *batchRun) verb() string {
 	return "apply_orders"
 }
 
-// keys are the campaigns, and the (campaign, SKU) pairs, of the batch, each once.
-func (r *batchRun) keys() (campaigns, keyCampaigns, keySKUs []string) {
-	seen, seenSKU := map[ids.CampaignID]bool{}, map[skuKey]bool{}
-	campaigns, keyCampaigns, keySKUs = []string{}, []string{}, []string{}
+// keys are the campaigns, and the (campaign, SKU) pairs with the units wanted, of the batch, each once.
+func (r *batchRun) keys() (campaigns, keyCampaigns, keySKUs []string, units []int32) {
+	seen, wanted := map[ids.CampaignID]bool{}, needs{}
+	campaigns = []string{}
 	for i := range r.in.Messages {
 		m := &r.in.Messages[i]
 		if !seen[m.Campaign] {
 			seen[m.Campaign] = true
 			campaigns = append(campaigns, string(m.Campaign))
 		}
-		if k := (skuKey{m.Campaign, m.SKU}); !seenSKU[k] {
-			seenSKU[k] = true
-			keyCampaigns, keySKUs = append(keyCampaigns, string(k.campaign)), append(keySKUs, string(k.sku))
-		}
+		wanted[skuKey{m.Campaign, m.SKU}] += max(m.Quantity, 0)
 	}
-	return campaigns, keyCampaigns, keySKUs
+	keyCampaigns, keySKUs, units = wanted.args()
+	return campaigns, keyCampaigns, keySKUs, units
 }
 
 func (r *batchRun) earlierArgs() []any {
@@ -220,6 +224,12 @@ func (f *batchFacts) readRaised(res pgx.BatchResults) error {
 	})
 }
 
+func (f *batchFacts) readFree(res pgx.BatchResults) error {
+	var err error
+	f.free, err = scanFree(res)
+	return err
+}
+
 func (f *batchFacts) readEarlier(res pgx.BatchResults) error {
 	f.earlier = map[int][]reservation.Earlier{}
 	var i int32
@@ -238,6 +248,7 @@ func (s *Store) completeRules(ctx context.Context, t tx, rules map[skuKey]*batch
 			return err
 		}
 		r.MaxQuantity, r.TTLByRisk, r.Cancelled = kept.maxQuantity, kept.ttlByRisk, kept.cancelled
+		r.Holds, r.unreadable = kept.holds, kept.unreadable
 	}
 	return nil
 }

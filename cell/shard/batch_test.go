@@ -94,6 +94,24 @@ func TestUserWithAPlace(t *testing.T) {
 	b.invariants()
 }
 
+// TestAnEarlierRejectionHasNoPlaceToGiveUp: a request that was rejected as sold out comes again under a
+// later build, beside others: it is rejected as before, and the batch goes through.
+func TestAnEarlierRejectionHasNoPlaceToGiveUp(t *testing.T) {
+	b := newBench(t)
+	b.sell(1)
+	b.order("first")
+	if d := b.apply(b.message("late")); d[0].Reason != reservation.SoldOut {
+		t.Fatalf("%+v", d)
+	}
+	b.raiseNext(string(phone))
+	b.grant(phone, 1)
+	got := b.apply(b.message("late"), b.message("next"))
+	if got[0].Reason != reservation.SoldOut || got[1].Outcome != shard.Ordered {
+		t.Errorf("%+v", got)
+	}
+	b.invariants()
+}
+
 // TestPurchaseScopeCampaign: one order per user over all SKUs.
 func TestPurchaseScopeCampaign(t *testing.T) {
 	b := newBench(t)

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cellquota/cellquota/cell/reservation"
 )
 
 // write leaves everything that was decided, in one round trip; each count is compared before the
@@ -35,15 +33,15 @@ func (w *writes) queue(what string, want int, name string, args ...any) {
 
 // queueDrops gives up the places of those who did not fit.
 func (r *batchRun) queueDrops(w *writes) {
-	if _, _, soldOut := r.count(); soldOut > 0 {
-		w.queue("buyers given up", soldOut, "batch_buyers_drop", r.dropArgs()...)
+	if len(r.gaveUp) > 0 {
+		w.queue("buyers given up", len(r.gaveUp), "batch_buyers_drop", r.dropArgs()...)
 	}
 }
 
 // queueDecisions records every decision: orders with their ledger entries, inbox rows and what leaves.
 // source names the path in the ledger.
 func (r *batchRun) queueDecisions(w *writes, source string) error {
-	orders, recorded, _ := r.count()
+	orders, recorded := r.count()
 	out, err := r.effects()
 	if err != nil {
 		return err
@@ -89,20 +87,18 @@ func (t tx) sendCounted(ctx context.Context, b *pgx.Batch, checks []written) err
 	})
 }
 
-func (r *batchRun) count() (orders, recorded, soldOut int) {
+func (r *batchRun) count() (orders, recorded int) {
 	for i := range r.out.Decisions {
 		d := &r.out.Decisions[i]
-		switch {
-		case d.Duplicate:
+		if d.Duplicate {
 			continue
-		case d.Outcome == Ordered:
+		}
+		if d.Outcome == Ordered {
 			orders++
-		case d.Reason == reservation.SoldOut:
-			soldOut++
 		}
 		recorded++
 	}
-	return orders, recorded, soldOut
+	return orders, recorded
 }
 
 // orderArgs renders winners for batch_orders_insert and their ledger entries.

@@ -135,6 +135,7 @@ func (s *Store) applyDirect(ctx context.Context, asks []DirectAsk, mine map[ids.
 	for reason, n := range run.failures {
 		s.metrics.stockFailures.WithLabelValues(reason).Add(float64(n))
 	}
+	s.alarm(run.missing)
 	return run.results, nil
 }
 

@@ -41,6 +41,9 @@ func (r *directRun) apply(ctx context.Context) error {
 		return err
 	}
 	r.deduct(taken)
+	if err := r.tx.noteMissing(ctx, r.missing); err != nil {
+		return err
+	}
 	r.conclude(candidates)
 	// 4. Write what was ordered, and nothing of the rest.
 	if err := r.write(ctx); err != nil {
@@ -75,6 +78,10 @@ func (r *directRun) judge() ([]int, error) {
 			return nil, err
 		}
 		v := reservation.Judge(&m.Admission, facts)
+		if v.Candidate() && r.facts.unreadable(m) {
+			r.results[i].Outcome = DirectClosed // until its rules were overwritten (K43)
+			continue
+		}
 		if v.Candidate() {
 			candidates = append(candidates, i)
 			continue
@@ -228,7 +235,7 @@ func (r *batchRun) scopeOf(m *Message) scopeKey {
 func (r *batchRun) directEffect(m *Message, d *Decision) *eventsv1.MirrorEffect {
 	k := skuKey{m.Campaign, m.SKU}
 	r.facts.versions[k]++
-	e := settleEffect(m, d)
+	e := r.settleEffect(m, d)
 	e.EffectId, e.Settle = "direct-"+string(m.Reservation), false
 	e.StockDelta, e.StockVersion = -m.Quantity, r.facts.versions[k]
 	return e

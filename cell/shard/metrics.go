@@ -25,6 +25,7 @@ type metrics struct {
 	reservations  *prometheus.GaugeVec     // state
 	refunds       prometheus.Counter
 	conflicts     prometheus.Counter
+	unreadable    prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer, pool *pgxpool.Pool) (*metrics, error) {
@@ -61,13 +62,17 @@ func newMetrics(reg prometheus.Registerer, pool *pgxpool.Pool) (*metrics, error)
 			Namespace: telemetry.Namespace, Name: "payment_close_conflicts_total", Help: "Payments that succeeded after their order was closed.",
 		}),
 	}
+	m.unreadable = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: telemetry.Namespace, Name: "rules_unreadable",
+		Help: "Campaigns whose rules the shard has and nobody can read: nothing of theirs is sold, and messages of theirs are parked.",
+	})
 	conns := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: telemetry.Namespace, Name: "shard_connections_in_use", Help: "Connections of the pool that are in use.",
 	}, func() float64 { return float64(pool.Stat().AcquiredConns()) })
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.transactions, m.txDuration, m.lockWait, m.commit, m.settle, m.stockFailures, m.reservations, m.refunds, m.conflicts, conns} {
+	for _, c := range []prometheus.Collector{m.transactions, m.txDuration, m.lockWait, m.commit, m.settle, m.stockFailures, m.reservations, m.refunds, m.conflicts, m.unreadable, conns} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
@@ -37,6 +38,11 @@ func (s *Store) InstallRules(ctx context.Context, termCount int64, termID string
 	in, err := renderRules(rules)
 	if err != nil {
 		return "", err
+	}
+	if slices.Contains(in.modes, modeToken) {
+		if err := s.mayKeepTokens(ctx); err != nil {
+			return "", err
+		}
 	}
 	outcome := RulesStale
 	err = s.inTx(ctx, "install_rules", needSettle, func(ctx context.Context, t tx) error {
@@ -87,7 +93,7 @@ func renderRules(rules *cellquotav1.CampaignRules) (*renderedRules, error) {
 		in.skus = append(in.skus, sku.GetSkuId())
 		in.amounts = append(in.amounts, sku.GetPrice().GetAmount())
 		in.currencies = append(in.currencies, sku.GetPrice().GetCurrency())
-		in.modes = append(in.modes, "COUNTER")
+		in.modes = append(in.modes, modeNames[sku.GetInventoryMode()])
 		in.paused = append(in.paused, paused[sku.GetSkuId()])
 		in.final = append(in.final, final[sku.GetSkuId()])
 	}
@@ -153,13 +159,20 @@ func (s *Store) Campaigns(ctx context.Context) ([]CampaignRow, error) {
 		if err := row.Scan(&c.ID, &c.Version, &c.State, &raw); err != nil {
 			return c, err
 		}
-		c.Rules = &cellquotav1.CampaignRules{}
-		if proto.Unmarshal(raw, c.Rules) != nil {
-			c.Rules = nil // the reader names it; the others must not be hidden by it (K43)
-		}
+		c.Rules = readRules(c.ID, raw) // the reader names one that is nil; the others must not be hidden by it (K43)
 		return c, nil
 	})
-	return all, translate(err)
+	if err != nil {
+		return nil, translate(err)
+	}
+	unreadable := 0
+	for i := range all {
+		if all[i].Rules == nil {
+			unreadable++
+		}
+	}
+	s.metrics.unreadable.Set(float64(unreadable))
+	return all, nil
 }
 
 // RulesVersion is the version of a campaign's rules that the shard has; 0: none.

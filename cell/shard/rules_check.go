@@ -58,8 +58,8 @@ func checkSKU(sku *cellquotav1.SkuSpec) error {
 	if _, err := reservation.ParseMoney(sku.GetPrice().GetAmount(), sku.GetPrice().GetCurrency()); err != nil {
 		return fmt.Errorf("%w: price: %w", ErrInvalid, err)
 	}
-	if sku.GetInventoryMode() == cellquotav1.InventoryMode_INVENTORY_MODE_TOKEN {
-		return fmt.Errorf("%w: inventory_mode TOKEN: this cell keeps counters only; use COUNTER", ErrUnsupported)
+	if modeNames[sku.GetInventoryMode()] == "" {
+		return fmt.Errorf("%w: inventory_mode %d: this program knows COUNTER and TOKEN", ErrUnsupported, sku.GetInventoryMode())
 	}
 	return nil
 }

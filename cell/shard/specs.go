@@ -2,12 +2,13 @@ package shard
 
 import (
 	"context"
-	"fmt"
+	"math"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/internal/ids"
 	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -22,6 +23,10 @@ type spec struct {
 	ttlByRisk   map[string]time.Duration
 	restock     bool // a refunded unit returns to sale
 	cancelled   bool // nothing is sold any more, and never will be
+	holds       reservation.Holds
+	// unreadable: the rules that the shard has cannot be read. Orders go on being closed and payments
+	// taken; what needs the rest of the rules waits, and no order is made (K43).
+	unreadable bool
 }
 
 func specOf(rules *cellquotav1.CampaignRules) spec {
@@ -30,6 +35,7 @@ func specOf(rules *cellquotav1.CampaignRules) spec {
 		cancelled:   rules.GetCancelled(),
 		maxQuantity: max(s.GetMaxQuantityPerOrder(), 1), ttlByRisk: map[string]time.Duration{},
 		restock: s.GetRefundRule() == cellquotav1.RefundRule_REFUND_RULE_RESTOCK,
+		holds:   reservation.Holds{PerUser: s.GetHolds().GetMaxUnpaidPerUser(), PerDevice: s.GetHolds().GetMaxUnpaidPerDevice()},
 	}
 	for tier, d := range s.GetHolds().GetPaymentTtlByRisk() {
 		out.ttlByRisk[tier] = d.AsDuration()
@@ -60,7 +66,17 @@ func (c *specCache) put(campaign ids.CampaignID, version int64, s spec) {
 	c.kept[campaign] = s
 }
 
-// specFor is the decoded spec of a campaign. Specs are kept by version; the version was read in this
+// readRules decodes rules as they are stored; nil: they cannot be read, or are not of this campaign.
+func readRules(campaign ids.CampaignID, raw []byte) *cellquotav1.CampaignRules {
+	rules := &cellquotav1.CampaignRules{}
+	if proto.Unmarshal(raw, rules) != nil || rules.GetSpec().GetCampaignId() != string(campaign) {
+		return nil
+	}
+	return rules
+}
+
+// specFor is the decoded spec of a campaign. One that cannot be read is no error: it must not stop
+// what concerns other campaigns in the same transaction. Specs are kept by version; the version was read in this
 // transaction, so a kept one is never out of date.
 func (s *Store) specFor(ctx context.Context, t tx, campaign ids.CampaignID, version int64) (spec, error) {
 	if kept, ok := s.specs.get(campaign, version); ok {
@@ -70,9 +86,9 @@ func (s *Store) specFor(ctx context.Context, t tx, campaign ids.CampaignID, vers
 	if err := t.QueryRow(ctx, sql("batch_rules_spec"), campaign).Scan(&version, &raw); err != nil {
 		return spec{}, err
 	}
-	full := &cellquotav1.CampaignRules{}
-	if err := proto.Unmarshal(raw, full); err != nil {
-		return spec{}, fmt.Errorf("rules of campaign %s: %w", campaign, err)
+	full := readRules(campaign, raw)
+	if full == nil { // not kept: whoever overwrites them is believed at once
+		return spec{version: version, unreadable: true, maxQuantity: math.MaxInt32}, nil
 	}
 	read := specOf(full)
 	s.specs.put(campaign, version, read)

@@ -50,6 +50,9 @@ var (
 	// ErrPaymentMismatch: amount, currency or order differ. Recorded once; the channel must not
 	// repeat it.
 	ErrPaymentMismatch = errors.New("the payment does not fit the order")
+	// ErrRulesUnreadable: the campaign's rules in the shard cannot be read; ask again when they were
+	// overwritten.
+	ErrRulesUnreadable = fmt.Errorf("%w: the rules of the order's campaign cannot be read", ErrUnavailable)
 )
 
 // StepResult is what a step led to, the same when it is repeated.
@@ -206,6 +209,7 @@ type held struct {
 	now          time.Time
 	rulesVersion int64
 	rules        spec
+	device       string
 	attempts     []attempt
 	refunds      []refundRow
 	graceEnds    time.Time
@@ -348,7 +352,7 @@ func (r *stepRun) scan(row pgx.CollectableRow) (*held, error) {
 	var paid, closed *time.Time
 	var after any // may be infinity
 	err := row.Scan(&o.ID, &o.Reservation, &o.Request, &o.Campaign, &o.SKU, &o.User, &o.Quantity, &o.Amount, &o.Currency,
-		&o.State, &o.ReservationState, &o.Reason, &o.Version, &o.CreatedAt, &o.ExpiresAt, &paid, &closed, &o.PaymentState, &after, &o.now, &o.rulesVersion)
+		&o.State, &o.ReservationState, &o.Reason, &o.Version, &o.CreatedAt, &o.ExpiresAt, &paid, &closed, &o.PaymentState, &after, &o.now, &o.rulesVersion, &o.device)
 	if err != nil {
 		return nil, err
 	}

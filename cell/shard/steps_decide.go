@@ -21,6 +21,8 @@ func (r *stepRun) step(s *Step) (StepResult, error) {
 		return StepResult{Err: ErrOrderUnknown}, nil
 	case o == nil, fromUser && o.User != s.User:
 		return StepResult{Err: ErrNotFound}, nil
+	case o.rules.unreadable && s.needsRules():
+		return StepResult{Err: ErrRulesUnreadable, Order: o.Order}, nil
 	case s.Kind == StepRefunded: // its amount may be a part
 		return r.refunded(s, o), nil
 	case s.FromChannel && s.Amount != o.total:
@@ -45,6 +47,10 @@ func (r *stepRun) step(s *Step) (StepResult, error) {
 	}
 	return StepResult{Err: ErrInvalid}, nil
 }
+
+// needsRules: whether the campaign was cancelled, or its refunded units return to sale, is said by the
+// part of its rules that is in no column.
+func (s *Step) needsRules() bool { return s.Kind == StepStart || s.Kind == StepRefund || s.Kind == StepRefunded }
 
 // mismatch records what was refused, once per callback, and marks the attempt unless money is known
 // to be with us by it.

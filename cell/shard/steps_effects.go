@@ -45,6 +45,9 @@ func (c *orderChange) mirrorRow(stockVersion int64) outRow {
 		CampaignId: string(c.Campaign), SkuId: string(c.SKU), UserId: string(c.User), RequestId: string(c.Request),
 		ReservationId: string(c.Reservation), OrderId: string(c.ID), Reason: protoReason(c.reason), AggregateVersion: c.Version + 1,
 	}
+	if c.rules.holds.Bounded() {
+		e.UnpaidHold, e.DeviceId = true, c.device
+	}
 	var kind string
 	switch {
 	case c.State == reservation.OrderPaid:

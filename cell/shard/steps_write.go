@@ -76,10 +76,10 @@ func (r *stepRun) write(ctx context.Context) error {
 	states, args := r.reservationArgs()
 	queue("reservation changes", states, "step_reservations_write", args...)
 	queue("payments", len(r.out.payments[0]), "step_payments_write", anys(r.out.payments[:])...)
-	queue("ledger entries", len(m), "stock_move", m.args(r.tx.writer.FenceVersion, "orders", "cell")...)
-	if r.store.keepsRefunds {
+	if r.store.keepsRefunds { // before the ledger, which looks a RESTOCK's tokens up by its refund
 		queue("refunds", len(r.out.refunds), "step_refunds_write", r.refundArgs()...)
 	}
+	queue("ledger entries", len(m), "stock_move", m.args(r.tx.writer.FenceVersion, "orders", "cell")...)
 	out := append(r.effects(m, versions), r.refundEvents()...)
 	rows, err := outArgs(out)
 	if err != nil {

@@ -32,6 +32,7 @@ type Store struct {
 	keepsRefunds bool
 
 	switchKnown atomic.Bool // the schema has the cell's switch (step 2)
+	tokensKnown atomic.Bool // its ledger moves token rows (step 3)
 
 	writer atomic.Pointer[Writer]
 	specs  specCache

@@ -12,7 +12,7 @@ BEGIN
     FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'cellquota' LOOP
       EXECUTE format('REVOKE ALL ON cellquota.%I FROM cellquota_app', t);
       CONTINUE WHEN t LIKE 'goose%';
-      IF t IN ('fence', 'fence_history', 'term', 'cell_switch') THEN
+      IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts') THEN
         EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
       ELSIF t = 'ledger' THEN
         EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
