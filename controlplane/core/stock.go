@@ -84,6 +84,25 @@ func (p PhysicalStock) Settle(campaign ids.CampaignID, gone quantity.Quantity) (
 	return next, true, next.Check()
 }
 
+// Recover sets the limits of several campaigns at once, and the units, after etcd lost
+// its past: one by one, a limit that grew could stand before the one that shrank for
+// it. Limits of other campaigns stay. ErrStockShort names the sum that does not fit.
+func (p PhysicalStock) Recover(sku ids.SKUID, units quantity.Quantity, limits map[ids.CampaignID]quantity.Quantity) (next PhysicalStock, changed bool, err error) {
+	next = p
+	next.SKU, next.Units = sku, units
+	next.Limits = map[ids.CampaignID]quantity.Quantity{}
+	maps.Copy(next.Limits, p.Limits)
+	maps.Copy(next.Limits, limits)
+	if held := next.held(""); held > units.Int64() {
+		return PhysicalStock{}, false, numbered(ErrStockShort, "sku_id", sku, "physical_stock", units, "limits", held)
+	}
+	if next.Units == p.Units && maps.Equal(next.Limits, p.Limits) {
+		return p, false, nil
+	}
+	next.Version++
+	return next, true, next.Check()
+}
+
 // held is the sum of the limits of all campaigns but one.
 func (p PhysicalStock) held(except ids.CampaignID) int64 {
 	var sum int64

@@ -83,6 +83,22 @@ func freed(r core.Record) int64 {
 	return max(n, 0)
 }
 
+// Sealed is the record that a reclaim of one SKU would have left: recovery writes it
+// for a fence whose reclaim etcd forgot or never had, so that none is tried again on
+// books that were taken from the shards. With frozen the units stay in the cell's
+// allocation, as under `reclaim: NEVER`; else they are in the reserve.
+func Sealed(cell ids.CellID, version int64, key core.BookKey, units quantity.Quantity, frozen bool) core.Record {
+	r := core.Record{ID: SealID(cell, version, key), Key: key, Parameters: fmt.Sprintf(freedFormat, 0)}
+	if !frozen {
+		r.Parameters = fmt.Sprintf(freedFormat, units.Int64())
+		r.Adjustments = []core.Adjustment{{
+			ID: r.ID, Key: key, Cell: cell, Kind: core.KindSeal, Units: units, State: core.StateDone, Outcome: core.OutcomeApplied,
+			Step: core.Step{FenceVersion: version}, Evidence: core.EvidenceStoreFence,
+		}}
+	}
+	return r
+}
+
 // reclaims gives the records of the reclaim of the standing fence.
 func (w *work) reclaims(s view.Snapshot) []core.Record {
 	var out []core.Record

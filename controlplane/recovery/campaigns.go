@@ -75,6 +75,9 @@ func (t told) recovered(stored core.Campaign, known bool) (core.Campaign, bool, 
 	if at := t.rules.GetPublishedAtMs(); at > 0 {
 		next.PublishedAt = time.UnixMilli(at).UTC()
 	}
+	if t.rules.GetCancelled() && !next.Cancelled() {
+		next.CancelledBy = actor // by an operation that is lost; its cells were told, and it stays
+	}
 	if next.Owner == "" {
 		next.Owner = actor
 	}

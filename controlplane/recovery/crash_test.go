@@ -3,11 +3,9 @@ package recovery_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"testing"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"time"
 
 	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/core"
@@ -16,52 +14,16 @@ import (
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/testkit"
+	"github.com/cellquota/cellquota/internal/testkit/fault"
 )
 
-// mortal is an etcd that its process can write to once: then the process is dead.
-type mortal struct {
-	clientv3.KV
-	wrote bool
-	die   context.CancelFunc
-}
-
-func (m *mortal) Txn(ctx context.Context) clientv3.Txn { return &lastTxn{Txn: m.KV.Txn(ctx), of: m} }
-
-type lastTxn struct {
-	clientv3.Txn
-	of     *mortal
-	writes bool
-}
-
-func (t *lastTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { t.Txn = t.Txn.If(cs...); return t }
-func (t *lastTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
-func (t *lastTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	for _, op := range ops {
-		t.writes = t.writes || op.IsPut() || op.IsDelete()
-	}
-	t.Txn = t.Txn.Then(ops...)
-	return t
-}
-
-func (t *lastTxn) Commit() (*clientv3.TxnResponse, error) {
-	if t.of.wrote {
-		return nil, context.Canceled
-	}
-	resp, err := t.Txn.Commit()
-	if err == nil && resp.Succeeded && t.writes {
-		t.of.wrote = true
-		t.of.die()
-	}
-	return resp, err
-}
-
-// life is one driver's, from its start to its first write.
-func (w *world) life(leader core.Leader, op core.Operation) {
+// life is one driver's, from its start to its first write, which happens or not.
+func (w *world) life(leader core.Leader, op core.Operation, after bool) {
 	w.t.Helper()
 	ctx, die := context.WithCancel(testkit.Deadline(w.t))
 	defer die()
-	s, err := store.Open(store.Config{Endpoints: w.etcd.Endpoints(), Prefix: "/cellquota"}, store.Deps{
-		Clock: clock.System(), KV: func(kv clientv3.KV) clientv3.KV { return &mortal{KV: kv, die: die} },
+	s, err := store.Open(store.Config{Endpoints: w.etcd.Endpoints(), Prefix: w.prefix}, store.Deps{
+		Clock: clock.System(), KV: fault.Live(1, after, die).KV,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -71,60 +33,76 @@ func (w *world) life(leader core.Leader, op core.Operation) {
 	_ = d.Step(ctx, leader, op) // it dies; the records say how far it came
 }
 
-// A driver that dies after every single write is followed by one that does what was
-// left: the books come out as with one that lives.
+// A driver that dies at every single write, before it or after it, is followed by one
+// that does what was left: the books come out as with one that lives, what a fence
+// sealed is booked once, and nothing is granted before the last line.
 func TestARecoveryWhoseDriversDie(t *testing.T) {
 	w := newWorld(t)
 	for range 3 {
 		w.lead()
 	}
+	w.sell("cell-1", 120)
+	w.fence("f1", false) // 180 units are sealed and not booked
+	w.carryOn(0, "f1")
+	w.update(func(tx *store.Tx) error {
+		token := core.Token{ID: "t1", Name: "carl", Role: "sre", ExpiresAt: time.Now().Add(time.Hour), Digest: [32]byte{1}}
+		open := core.Operation{ID: "limit", Kind: core.OperationSetLimit, Subject: "c", State: core.OperationPending, Step: "raise", Actor: "ann"}
+		_, _, e1 := tx.Token("t1")
+		_, _, e2 := tx.Operation("limit")
+		return errors.Join(e1, e2, tx.PutToken(token), tx.PutOperation(open))
+	})
 	restore := w.backup()
-	if err := w.witness(w.lead(), "cell-1"); err != nil {
+	if err := w.witness(w.lead(), "cell-2"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.grant("a1", "cell-1", 350); err != nil {
+	if err := w.grant("a1", "cell-2", 350); err != nil {
 		t.Fatal(err)
 	}
-	w.apply("cell-1", "a1", 2, 350, "a1")
+	w.apply("cell-2", "a1", 2, 350, "a1")
+	w.sql("cell-2", "SELECT cellquota.set_cell_switch(true, 7, 'smoke')")
 	restore()
-	w.begin()
-	w.lead()
-	if err := w.store.MarkRestored(testkit.Deadline(t), core.Restored{Why: "a drill", Cell: "cell-1", FoundBy: "here"}); err != nil {
-		t.Fatal(err)
-	}
+	w.marked()
 	order := recovery.Order{OperationID: "op", Reason: "drill", Limits: []core.ConfirmedLimit{{Key: key, SaleLimit: quantity.Must(1_000)}}}
 	if _, err := w.orders.Recover(testkit.Deadline(t), intent.Caller{Name: "me", Method: "test"}, order); err != nil {
 		t.Fatal(err)
 	}
 	lives := 0
-	testkit.Eventually(t, 3*wait, func() error {
-		op, err := w.store.Operation(testkit.Deadline(t), "op")
-		if err != nil {
-			return err
+	for op := w.operation("op"); op.State != core.OperationDone; op = w.operation("op") {
+		if _, stands := w.now().Restored(); !stands || op.State.Terminal() {
+			t.Fatalf("RESTORED stands: %v; the recovery is %s at %s: %s", stands, op.State, op.Step, op.Detail)
 		}
-		if op.State == core.OperationDone {
-			return nil
+		if err := w.grant("early", "cell-2", 1); !errors.Is(err, core.ErrRestored) {
+			t.Fatalf("a grant in the middle: %v, want ErrRestored", err)
 		}
-		if _, stands := w.view.Snapshot().Restored(); !stands {
-			t.Fatal("RESTORED is gone before the recovery was done")
+		if lives++; lives > 100 {
+			t.Fatalf("after %d lives it is at %s: %s", lives, op.Step, op.Detail)
 		}
-		lives++
-		w.life(w.lead(), op)
-		return fmt.Errorf("life %d: %s at %s: %s", lives, op.State, op.Step, op.Detail)
-	})
-	if lives < 3 {
+		w.life(w.lead(), op, lives%3 > 0)
+	}
+	if lives < 9 {
 		t.Errorf("%d lives: nobody died between two writes", lives)
 	}
+	w.balanced()
 	book, err := w.store.Book(testkit.Deadline(t), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	one, _ := book.Allocation("cell-1")
 	two, _ := book.Allocation("cell-2")
-	if one.Granted.Int64() != 650 || one.LastNumber != 2 || two.Granted.Int64() != 300 || book.Reserve.Int64() != 50 {
+	if one.Granted.Int64() != 120 || two.Granted.Int64() != 650 || two.LastNumber != 2 || book.Reserve.Int64() != 230 {
 		t.Errorf("book %+v", book)
 	}
-	if err := w.grant("a3", "cell-2", 51); !errors.Is(err, core.ErrReserveShort) {
+	if err := w.grant("a3", "cell-2", 231); !errors.Is(err, core.ErrReserveShort) {
 		t.Errorf("more than is left: %v", err)
 	}
+	w.sellsAgain()
+}
+
+func (w *world) operation(id string) core.Operation {
+	w.t.Helper()
+	op, err := w.store.Operation(testkit.Deadline(w.t), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return op
 }

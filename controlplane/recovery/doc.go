@@ -5,15 +5,24 @@
 // operation recover-store sets the books to what the shards hold:
 //
 //	TERMS      raise every shard's term row to this leader's; where one knows a
-//	           higher term, raise /term above it and let a next leader go on
-//	CELLS      each cell's record takes its shard's fence version, state and group
+//	           higher term, raise /term above it and let a next leader go on. Waits,
+//	           by name, for a shard that does not answer, and for a cell that etcd does
+//	           not know and a campaign, a book or the loss itself names
+//	CELLS      each cell's record takes its shard's fence version, state and group, and
+//	           its switch: it stays paused, at a version above what the shard was told.
+//	           Each fence that etcd forgot gets its proof; a restore that was lost half
+//	           way gets an operation that finishes it
 //	CAMPAIGNS  each campaign takes the highest rules that a shard was told, under a
 //	           version above them; one that etcd does not know is made from them
-//	BOOKS      per SKU: the journal learns what the shards decided, open adjustments
-//	           are ended as the shard ended them, and the book's allocations become
-//	           what the shards were granted; the rest of the confirmed limit is the
-//	           reserve
-//	CONFIRM    /restored is deleted, and a new leadership begins
+//	BOOKS      the journal learns what the shards decided and what fences sealed, open
+//	           adjustments are ended as the shard ended them; each physical stock takes
+//	           the limits of all its campaigns at once; and per SKU the book's
+//	           allocations become what the shards were granted (and, under `reclaim:
+//	           NEVER`, what is frozen); the rest of the confirmed limit is the reserve
+//	OPERATIONS those that move units, or wait for a word, end; those of cells go on
+//	TOKENS     every bearer token of etcd is revoked
+//	CONFIRM    /restored is deleted, /cluster keeps this leader's term, so that a replica
+//	           that was away learns of the recovery, and a new leadership begins
 //
 // # Promise
 //
@@ -27,8 +36,13 @@
 // shards' own figures. I3 holds because the least limit is the sum of them, and a
 // limit below it blocks the operation before it changes anything.
 //
+// A fence's sealed units are in the recovered reserve, so its seal is written as booked:
+// a fence that stood unreclaimed in the backup has nothing left to reclaim, and the next
+// one's sums come out.
+//
 // What no shard remembers is not recovered: operations that had begun, top-ups
-// that no shard had taken, approvals and audit of the lost time.
+// that no shard had taken, approvals and audit of the lost time. Nothing of it is
+// carried out a second time (ADR 0009).
 //
 // # Neighbours
 //

@@ -31,6 +31,8 @@ const (
 	StepCells     = "cells"
 	StepCampaigns = "campaigns"
 	StepBooks     = "books"
+	StepOrders    = "operations"
+	StepTokens    = "tokens"
 	StepConfirm   = "confirm"
 )
 
@@ -113,17 +115,35 @@ func (d *Driver) run(ctx context.Context, leader core.Leader, op core.Operation)
 	if s, err = d.head(ctx); err != nil {
 		return StepBooks, err
 	}
-	plans := planBooks(s.Books(""), shards, s.CellsByID(), op.Limits, settled(s))
+	in := storedBy(s, shards)
+	plans := planBooks(in, shards, op.Limits)
 	if blocked := blockedBy(plans); len(blocked) > 0 {
 		text := strings.Join(blocked, "; ") + ": no book was changed; begin again with other limits"
 		return StepBooks, d.operation(ctx, leader, op.ID, func(op core.Operation, now time.Time) core.Operation { return op.End(core.OperationFailed, text, now) })
 	}
+	if err := d.journals(ctx, leader, op, s, plans, shards); err != nil {
+		return StepBooks, err
+	}
+	if err := d.stocks(ctx, leader, op, planStocks(in, plans)); err != nil {
+		return StepBooks, err
+	}
 	for _, p := range plans {
-		if err := d.book(ctx, leader, op, s, p, shards); err != nil {
+		if p.Stored.LastRecordID == RecordID(op.ID, p.Key) {
+			continue // done by an earlier pass of this operation
+		}
+		if err := d.book(ctx, leader, op, p); err != nil {
 			return StepBooks, err
 		}
 	}
-	// 5. confirm
+	// 5. operations: what was under way is not carried on as if nothing had been lost.
+	if err := d.operations(ctx, leader, op, s); err != nil {
+		return StepOrders, err
+	}
+	// 6. tokens: which of them were revoked is lost.
+	if err := d.tokens(ctx, leader, op, s); err != nil {
+		return StepTokens, err
+	}
+	// 7. confirm
 	_, err = d.Store.Update(ctx, "confirm "+op.ID, func(tx *store.Tx) error {
 		present, err := d.mine(tx, leader, op.ID)
 		if err != nil {
@@ -167,13 +187,13 @@ func blockedBy(plans []BookPlan) []string {
 	return out
 }
 
-// counted are the cells whose shards must be read: all but those that never held
-// anything or hold nothing that counts any more.
+// counted are the cells whose shards must be read: all but those that hold nothing
+// that counts any more. One that is only PROVISIONED may have been installed, and
+// granted units, in the past that was lost.
 func counted(s view.Snapshot) []core.Cell {
 	return slices.DeleteFunc(s.Cells(), func(c core.Cell) bool {
 		proof, _ := s.Proof(c.Spec.ID, c.FenceVersion)
-		return c.State == core.CellProvisioned || c.State == core.CellRetired ||
-			c.State == core.CellFenced && proof.Evidence == core.EvidenceAttestedLoss
+		return c.State == core.CellRetired || c.State == core.CellFenced && proof.Evidence == core.EvidenceAttestedLoss
 	})
 }
 
@@ -201,6 +221,10 @@ func (d *Driver) readAll(ctx context.Context, leader core.Leader, s view.Snapsho
 	if len(silent) > 0 {
 		return nil, waits("shards that do not answer: %s; start them, or write them off", strings.Join(silent[:min(5, len(silent))], ", "))
 	}
+	found = slices.DeleteFunc(found, empty)
+	if names := unknownCells(s, found); len(names) > 0 {
+		return nil, waits("cells that etcd does not know and that may hold units: %s; provision them again, each with its own file", strings.Join(names[:min(5, len(names))], ", "))
+	}
 	return found, nil
 }
 
@@ -220,6 +244,9 @@ func (d *Driver) gather(ctx context.Context, cells []core.Cell, term *core.Term)
 			}
 			defer func() { _ = shard.Close(context.WithoutCancel(ctx)) }()
 			found[i], errs[i] = read(ctx, shard, cell.Spec.ID, term)
+			if cell.State == core.CellProvisioned && errors.Is(errs[i], fencer.ErrOtherCell) && empty(found[i]) {
+				errs[i] = nil // never installed: it holds nothing
+			}
 			return nil
 		})
 	}

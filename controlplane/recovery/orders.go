@@ -8,6 +8,8 @@ import (
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
@@ -26,7 +28,8 @@ type Orders struct {
 
 // Recover writes the operation, which waits for a second person. The same
 // operation id answers the operation as it is. core.ErrOperationState unless etcd is
-// RESTORED, or while another recovery is open.
+// RESTORED, or while another recovery is open; core.ErrStockShort, with the numbers,
+// when limits of a SKU together exceed its physical stock.
 func (o *Orders) Recover(ctx context.Context, who intent.Caller, in Order) (core.Operation, error) {
 	parts := []string{"recover-store"}
 	for _, l := range in.Limits {
@@ -37,6 +40,12 @@ func (o *Orders) Recover(ctx context.Context, who intent.Caller, in Order) (core
 	s, err := o.Driver.head(ctx) // an operation that has ended is not open here any more
 	if err != nil {
 		return core.Operation{}, err
+	}
+	if _, begun := s.Operation(in.OperationID); !begun {
+		read, _ := o.look(ctx, s)
+		if err := tooMuch(planBooks(storedBy(s, read), read, in.Limits)); err != nil {
+			return core.Operation{}, err
+		}
 	}
 	revision, err := o.Driver.Store.Update(ctx, "recover the store", func(tx *store.Tx) error {
 		op, begun, err := tx.Operation(in.OperationID)
@@ -80,6 +89,13 @@ func (o *Orders) Preview(ctx context.Context, limits []core.ConfirmedLimit) ([]B
 	if _, stands := s.Restored(); !stands {
 		return nil, nil, fmt.Errorf("%w: etcd is not RESTORED; there is nothing to recover", core.ErrOperationState)
 	}
+	read, plans := o.look(ctx, s)
+	return planBooks(storedBy(s, read), read, limits), plans, nil
+}
+
+// look reads every shard that answers, and says of the others why not; a cell that
+// etcd does not know is one of them.
+func (o *Orders) look(ctx context.Context, s view.Snapshot) ([]facts, []CellPlan) {
 	cells := counted(s)
 	found, errs := o.Driver.gather(ctx, cells, nil)
 	var read []facts
@@ -90,11 +106,19 @@ func (o *Orders) Preview(ctx context.Context, limits []core.ConfirmedLimit) ([]B
 			plans[i].BlockedBy = errs[i].Error()
 			continue
 		}
+		if empty(found[i]) {
+			continue
+		}
 		row := found[i].row
 		plans[i].Version, plans[i].State, plans[i].Group, plans[i].Term = row.Version.Int64(), row.State, row.Group, core.Term{Count: row.Term.Count, ID: row.Term.ID}
 		read = append(read, found[i])
 	}
-	return planBooks(s.Books(""), read, s.CellsByID(), limits, settled(s)), plans, nil
+	for _, id := range unknownCells(s, read) {
+		plans = append(plans, CellPlan{
+			Stored: core.Cell{Spec: core.CellSpec{ID: ids.CellID(id)}}, BlockedBy: "etcd does not know the cell, and it may hold units: provision it again with its own file",
+		})
+	}
+	return read, plans
 }
 
 // Check gives every broken rule of an order.

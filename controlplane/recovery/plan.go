@@ -18,6 +18,7 @@ type BookPlan struct {
 	Confirmed    bool  // a limit was given
 	Floor        int64 // what the shards hold
 	BlockedBy    string
+	short        error // the physical stock does not cover the SKU's limits
 }
 
 // CellPlan is what one shard says of itself.
@@ -30,9 +31,40 @@ type CellPlan struct {
 	BlockedBy string // why it could not be read
 }
 
-// planBooks decides what each SKU is set to. Pure. books are etcd's; settled tells
-// campaigns whose books are no longer changed.
-func planBooks(books []core.Book, shards []facts, cells map[ids.CellID]core.Cell, limits []core.ConfirmedLimit, settled func(ids.CampaignID) bool) []BookPlan {
+// stored is what a plan asks of etcd.
+type stored struct {
+	books  []core.Book
+	cells  map[ids.CellID]core.Cell
+	stocks func(ids.SKUID) (core.PhysicalStock, bool)
+	// campaigns are those that etcd and the shards know, as they are recovered.
+	campaigns map[ids.CampaignID]core.Campaign
+	// settled tells campaigns whose books are no longer changed.
+	settled func(ids.CampaignID) bool
+	// booked tells whether etcd has booked what a fence sealed of a SKU.
+	booked func(cell ids.CellID, version int64, key core.BookKey) bool
+}
+
+// frozen are the units that fences of a cell sealed under `reclaim: NEVER` and nobody
+// booked back: they stay in the allocation, beside what the shard holds.
+func (in stored) frozen(shard facts, key core.BookKey) int64 {
+	var sum int64
+	if !in.never(key) {
+		return 0
+	}
+	for _, s := range shard.seals {
+		if s.key == key && !in.booked(shard.cell, s.version, key) {
+			sum += s.units.Int64()
+		}
+	}
+	return sum
+}
+
+func (in stored) never(key core.BookKey) bool {
+	return in.campaigns[key.Campaign].Spec.Reclaim == core.ReclaimNever
+}
+
+// planBooks decides what each SKU is set to. Pure.
+func planBooks(in stored, shards []facts, limits []core.ConfirmedLimit) []BookPlan {
 	plans := map[core.BookKey]*BookPlan{}
 	held := map[core.BookKey][]core.Allocation{}
 	plan := func(key core.BookKey) *BookPlan {
@@ -41,18 +73,25 @@ func planBooks(books []core.Book, shards []facts, cells map[ids.CellID]core.Cell
 		}
 		return plans[key]
 	}
-	for _, b := range books {
-		if !settled(b.Key.Campaign) {
+	for _, b := range in.books {
+		if !in.settled(b.Key.Campaign) {
 			plan(b.Key).Stored = b
 		}
 	}
 	for _, shard := range shards {
 		for _, s := range shard.stocks {
-			if settled(s.Key.Campaign) || plans[s.Key] == nil && s.Granted.IsZero() && s.LastNumber == 0 {
+			if in.settled(s.Key.Campaign) || plans[s.Key] == nil && s.Granted.IsZero() && s.LastNumber == 0 {
 				continue
 			}
-			plan(s.Key).Floor += s.Granted.Int64()
-			held[s.Key] = append(held[s.Key], holding(s, shard, cells[shard.cell]))
+			h := holding(s, shard, in.cells[shard.cell])
+			p := plan(s.Key)
+			units, err := quantity.New(s.Granted.Int64() + in.frozen(shard, s.Key))
+			if err != nil {
+				p.BlockedBy = fmt.Sprintf("what cell %s holds and what its fences sealed: %v", shard.cell, err)
+			}
+			h.Granted = units
+			p.Floor += units.Int64()
+			held[s.Key] = append(held[s.Key], h)
 		}
 		for _, p := range plans { // a cell whose shard has no row of the SKU holds nothing of it
 			if a, allocated := p.Stored.Allocation(shard.cell); allocated && !hasCell(held[p.Key], shard.cell) {
@@ -72,12 +111,16 @@ func planBooks(books []core.Book, shards []facts, cells map[ids.CellID]core.Cell
 		out = append(out, *p)
 	}
 	slices.SortFunc(out, func(a, b BookPlan) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	fitStocks(in, out)
 	return out
 }
 
 func (p *BookPlan) decide(held []core.Allocation) {
 	for _, a := range p.Stored.Allocations {
 		p.Floor += a.WrittenOff.Int64()
+	}
+	if p.BlockedBy != "" {
+		return
 	}
 	if !p.Confirmed {
 		p.BlockedBy = fmt.Sprintf("no limit was confirmed; the shards hold %d units", p.Floor)
@@ -101,38 +144,4 @@ func holding(s core.StockFacts, shard facts, cell core.Cell) core.Allocation {
 
 func hasCell(held []core.Allocation, cell ids.CellID) bool {
 	return slices.ContainsFunc(held, func(a core.Allocation) bool { return a.Cell == cell })
-}
-
-// fencedVersion is the version of the last fence: the row's own, or the one below
-// a restore's.
-func fencedVersion(shard facts) int64 {
-	if shard.row.State == "SETTLE_ONLY" {
-		return max(shard.row.Version.Int64()-1, 1)
-	}
-	return shard.row.Version.Int64()
-}
-
-// shardStates are the words of the fence row as states of a cell.
-var shardStates = map[string]core.CellState{
-	"ACTIVE": core.CellActive, "SETTLE_ONLY": core.CellRestoring, "FENCED": core.CellFenced,
-}
-
-// planCell gives a cell's record as its shard shows it, and whether it differs. A
-// shard behind the record is left to the operation that the record belongs to: a
-// fence that was ordered and not carried out.
-func planCell(cell core.Cell, shard facts) (core.Cell, bool) {
-	version, state := shard.row.Version.Int64(), shardStates[shard.row.State]
-	switch {
-	case version < cell.FenceVersion || state == 0:
-		return cell, false
-	case version == cell.FenceVersion && (state == cell.State || state == core.CellActive && cell.State == core.CellDraining):
-		return cell, false
-	}
-	cell.FenceVersion, cell.State, cell.InstanceGroup = version, state, shard.row.Group
-	cell.OperationID, cell.Reclaimed = "", true // what the fence sealed is in the shard's own figures
-	cell.Version++
-	if state != core.CellActive {
-		cell.ProofID = core.ProofID(cell.Spec.ID, fencedVersion(shard))
-	}
-	return cell, true
 }

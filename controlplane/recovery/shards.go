@@ -34,6 +34,15 @@ type facts struct {
 	row    fencer.Row
 	stocks []core.StockFacts
 	rules  map[ids.CampaignID]*pb.CampaignRules
+	seals  []seal
+	told   fencer.Switch
+}
+
+// seal is what one fence took out of one SKU.
+type seal struct {
+	key     core.BookKey
+	version int64 // of the fence
+	units   quantity.Quantity
 }
 
 // Witness reads silent shards for a new leader. It implements planner.Witness.
@@ -69,9 +78,16 @@ func read(ctx context.Context, shard Shard, cell ids.CellID, term *core.Term) (f
 		return facts{}, err
 	}
 	if got.Row.Cell != string(cell) {
-		return facts{}, fmt.Errorf("%w: it is cell %s's", fencer.ErrOtherCell, got.Row.Cell)
+		return facts{row: got.Row}, fmt.Errorf("%w: it is cell %s's", fencer.ErrOtherCell, got.Row.Cell)
 	}
-	out := facts{cell: cell, row: got.Row, rules: map[ids.CampaignID]*pb.CampaignRules{}}
+	out := facts{cell: cell, row: got.Row, rules: map[ids.CampaignID]*pb.CampaignRules{}, told: got.Switch}
+	for _, s := range got.Seals {
+		units, err := quantity.New(s.Units)
+		if err != nil {
+			return facts{}, fmt.Errorf("what fence %s sealed in the shard of %s: %w", s.Version, cell, err)
+		}
+		out.seals = append(out.seals, seal{key: keyOf(s.SKU), version: s.Version.Int64(), units: units})
+	}
 	for _, s := range got.Stocks {
 		stock, err := stockOf(s)
 		if err != nil {

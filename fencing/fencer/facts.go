@@ -17,6 +17,12 @@ var factsSQL string
 //go:embed sql/rules.sql
 var rulesSQL string
 
+//go:embed sql/seals.sql
+var sealsSQL string
+
+//go:embed sql/switch.sql
+var switchSQL string
+
 //go:embed sql/adjustments.sql
 var adjustmentsSQL string
 
@@ -37,11 +43,28 @@ type Rules struct {
 	Message  []byte
 }
 
+// Seal is what one fence took out of one SKU; never 0 units.
+type Seal struct {
+	SKU     fencing.SKU
+	Version fencing.Version // of the fence
+	Units   int64
+}
+
+// Switch is the newest word that the shard was told on whether its cell is paused.
+// Version 0: it was told none.
+type Switch struct {
+	Paused  bool
+	Version int64
+	Reason  string
+}
+
 // Facts is what a shard knows, in one snapshot.
 type Facts struct {
 	Row    Row
 	Stocks []Stock
 	Rules  []Rules
+	Seals  []Seal
+	Switch Switch
 }
 
 // Facts reads what the shard knows. Raise the term first: then no deposed leader's
@@ -68,7 +91,19 @@ func (f *Fencer) Facts(ctx context.Context) (Facts, error) {
 			err := r.Scan(&c.Campaign, &c.Version, &c.Message)
 			return c, err
 		})
-		return err
+		if err != nil {
+			return err
+		}
+		rows, _ = tx.Query(ctx, sealsSQL)
+		out.Seals, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (Seal, error) {
+			var s Seal
+			err := r.Scan(&s.SKU.Campaign, &s.SKU.SKU, &s.Version, &s.Units)
+			return s, err
+		})
+		if err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, switchSQL).Scan(&out.Switch.Paused, &out.Switch.Version, &out.Switch.Reason)
 	})
 	return out, err
 }

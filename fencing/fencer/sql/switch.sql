@@ -1,0 +1,1 @@
+SELECT paused, version, reason FROM cellquota.cell_switch;
