@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -171,6 +172,29 @@ func yardstick(t testing.TB, name string, args ...string) string {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
 	return string(out)
+}
+
+// CPU is the processor time that the server has used, all its processes and those
+// that have ended.
+func (pg *PG) CPU(t testing.TB) time.Duration {
+	t.Helper()
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on every platform that Linux has
+	var used time.Duration
+	for _, pid := range pg.server.proc.tree() {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue // it has ended, and is its parent's now
+		}
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		for _, field := range fields[11:15] { // utime stime cutime cstime
+			ticks, err := strconv.Atoi(field)
+			if err != nil {
+				t.Fatal(err)
+			}
+			used += time.Duration(ticks) * tick
+		}
+	}
+	return used
 }
 
 // FsyncLatency is the median time that this machine takes to make 8 KiB, written at
