@@ -86,7 +86,7 @@ func New(cfg Config, store Store, clk clock.Clock, log *slog.Logger, reg prometh
 	c.client, err = kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ClientID(events.ClientID(cfg.Cell, "orders")),
-		kgo.MetadataMinAge(events.MetadataMinAge), kgo.MetadataMaxAge(events.MetadataMaxAge),
+		kgo.MetadataMinAge(events.MetadataMinAge), kgo.MetadataMaxAge(events.MetadataMaxAge), kgo.RetryBackoffFn(events.RetryBackoff),
 		kgo.ConsumerGroup(events.GroupID(cfg.Cell)),
 		kgo.ConsumeTopics(cfg.Topic),
 		kgo.SessionTimeout(cfg.SessionTimeout),

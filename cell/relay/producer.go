@@ -86,7 +86,7 @@ func NewProducer(cfg Config, mirror Acker, deps Deps, options ...kgo.Opt) (*Prod
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ClientID(events.ClientID(cfg.Cell, "relay")),
-		kgo.MetadataMinAge(events.MetadataMinAge), kgo.MetadataMaxAge(events.MetadataMaxAge),
+		kgo.MetadataMinAge(events.MetadataMinAge), kgo.MetadataMaxAge(events.MetadataMaxAge), kgo.RetryBackoffFn(events.RetryBackoff),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(orElse(cfg.Linger, defaultLinger)),

@@ -120,6 +120,10 @@ func hurts(short time.Duration) []hurt {
 			name: "R-276: connections from the edge are reset again and again", hold: 200 * time.Millisecond, back: 5 * time.Second,
 			do: again((*wired).resetDoor, 10, 200*time.Millisecond), told: slices.Concat(away, paused),
 		},
+		{
+			name: "K58: 500 customers close their connections", back: 5 * time.Second,
+			do: func(w *wired) { w.choir.hangUp(500) },
+		},
 	}
 }
 
@@ -169,6 +173,7 @@ func (w *wired) suffer(campaign string, list []hurt) {
 	stop := w.check()
 	choir, voices, silence := w.sing(campaign, 25*time.Millisecond)
 	defer silence()
+	w.choir = choir
 	load := filepath.Join(w.t.TempDir(), "load.jsonl")
 	ctx, end := context.WithCancel(w.t.Context())
 	defer end()
@@ -247,9 +252,19 @@ func (w *wired) suffered(t *testing.T, choir *choir, h hurt) {
 	}
 	if h.shared {
 		judge(t, "cell-2", others, excused)
-	} else {
-		judge(t, "cell-2", others, nil)
+		return
 	}
+	judge(t, "cell-2", others, throttled) // a busy machine slows it too, but not much
+	if slow := others[throttled[0]] + others[throttled[1]]; slow > sum(others)/4 {
+		t.Errorf("%d of %d of cell-2's customers were told to wait", slow, sum(others))
+	}
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
 }
 
 // judge names every answer that is neither 202 nor among those that a fault excuses.

@@ -48,8 +48,9 @@ type voice struct {
 // heard is what one customer was told.
 type heard struct {
 	at, until time.Time
-	status    int    // 0: no answer
-	code      string // of a refusal; of a 2xx the request's state
+	status    int           // 0: no answer
+	code      string        // of a refusal; of a 2xx the request's state
+	after     time.Duration // Retry-After, for a refusal
 }
 
 func (h heard) String() string {
@@ -138,35 +139,46 @@ func (v *voice) newcomer(homes func(ids.UserID) string) ids.UserID {
 func (c *choir) ask(ctx context.Context, v *voice, user ids.UserID) {
 	now := clock.System().Now
 	h := heard{at: now()}
-	token, err := client.SignToken(c.secret, client.TokenClaims{
-		Issuer: platform.TokenIssuer, Audience: platform.TokenAudience, User: string(user), Expires: h.at.Add(time.Hour),
-	})
-	if err != nil {
-		c.t.Error(err)
-		return
-	}
+	token := c.token(user)
 	permit, a, err := c.client.Permit(ctx, token, c.campaign, "phone-x")
 	if err == nil && a.OK() {
-		r := history.Record{Op: history.OpRequest, Campaign: c.campaign, SKU: "phone-x", Scope: "phone-x", User: string(user), Request: "r1", Quantity: 1, Start: now().UnixMicro()}
 		var body client.Request
-		body, a, err = c.client.Buy(ctx, token, c.campaign, "phone-x", client.Try{RequestID: "r1", Quantity: 1, Permit: permit.Permit})
-		r.End, r.Unknown = now().UnixMicro(), err != nil
-		if err == nil {
-			r.Status, r.Code = a.Status, a.Code
-		}
-		if err == nil && a.OK() {
-			r.State, r.Reason, r.Reservation, r.Order, r.Cell = body.State, body.Reason, body.ReservationID, body.OrderID, v.cell
-			a.Code = body.State
-		}
-		c.record.Add(r)
+		body, a, err = c.buy(ctx, user, token, permit.Permit, 0)
+		a.Code += body.State
 	}
 	h.until = now()
 	if err == nil {
-		h.status, h.code = a.Status, a.Code
+		h.status, h.code, h.after = a.Status, a.Code, a.RetryAfter
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.heard = append(v.heard, h)
+}
+
+// buy is one try of a user's only request, and its record.
+func (c *choir) buy(ctx context.Context, user ids.UserID, token, permit string, attempt int) (client.Request, client.Answer, error) {
+	now := clock.System().Now
+	r := history.Record{Op: history.OpRequest, Campaign: c.campaign, SKU: "phone-x", Scope: "phone-x", User: string(user), Request: "r1", Quantity: 1, Attempt: attempt, Start: now().UnixMicro()}
+	body, a, err := c.client.Buy(ctx, token, c.campaign, "phone-x", client.Try{RequestID: "r1", Quantity: 1, Permit: permit, RetryAttempt: attempt})
+	r.End, r.Unknown = now().UnixMicro(), err != nil
+	if err == nil {
+		r.Status, r.Code = a.Status, a.Code
+	}
+	if err == nil && a.OK() {
+		r.State, r.Reason, r.Reservation, r.Order = body.State, body.Reason, body.ReservationID, body.OrderID
+	}
+	c.record.Add(r)
+	return body, a, err
+}
+
+func (c *choir) token(user ids.UserID) string {
+	token, err := client.SignToken(c.secret, client.TokenClaims{
+		Issuer: platform.TokenIssuer, Audience: platform.TokenAudience, User: string(user), Expires: clock.System().Now().Add(time.Hour),
+	})
+	if err != nil {
+		c.t.Error(err)
+	}
+	return token
 }
 
 // between counts what a cell's customers who asked within a time were told.

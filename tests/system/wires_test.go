@@ -24,6 +24,7 @@ import (
 type wired struct {
 	*local
 	door, redis, shard, plane, kafka *fault.Proxy
+	choir                            *choir // of the sale under way
 }
 
 // heal makes every wire whole.
@@ -37,8 +38,14 @@ func (w *wired) heal() {
 // remembers are claimed before the platform starts, so the wires know where they lead.
 func startWired(t *testing.T, cells int, args ...string) *wired {
 	t.Helper()
+	return startWiredIn(t, dataDir(t), cells, args...)
+}
+
+// startWiredIn is startWired in a data directory that is there already.
+func startWiredIn(t *testing.T, dir string, cells int, args ...string) *wired {
+	t.Helper()
 	o := layout.Defaults()
-	o.DataDir, o.Cells = dataDir(t), cells
+	o.DataDir, o.Cells = dir, cells
 	claim, err := ports.Claim(o.DataDir, layout.PortNames(o))
 	if err != nil {
 		t.Fatal(err)
