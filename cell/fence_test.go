@@ -81,12 +81,23 @@ func TestRestartWithoutAControlPlane(t *testing.T) {
 }
 
 // TestMirrorLost: Redis comes back empty; until its mirror is built again nobody is told "sold out",
-// and then what was ordered is known and what was not can be bought.
+// and then what was ordered is known and what was not can be bought; on each kind of Redis, behind
+// sentinels by a failover (K04).
 func TestMirrorLost(t *testing.T) {
-	w, p := selling(t, 3)
+	for _, kind := range redisKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			w := newWorld(t)
+			lose := kind.start(t, w)
+			mirrorLost(t, w, w.sell(3), lose)
+		})
+	}
+}
+
+func mirrorLost(t *testing.T, w *world, p *process, lose func()) {
+	t.Helper()
 	first := want(t, p.exchange(w.ask("alice", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED).GetRequest()
 	p.reaches("alice", "r1", first.GetReceipt(), pending)
-	w.redis.Restart(t)
+	lose()
 	testkit.Eventually(t, patience, func() error {
 		a := p.exchange(w.ask("bob", "r1"))[0]
 		switch a.GetOutcome() {

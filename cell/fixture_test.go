@@ -62,6 +62,7 @@ type world struct {
 	db    *testkit.Database
 	admin *pgx.Conn
 	redis *testkit.RedisServer
+	store []string // flags that say which Redis: the server's address, unless a test says otherwise
 	kafka *testkit.KafkaCluster
 	keys  string
 	dsn   string
@@ -77,6 +78,7 @@ func newWorld(t testing.TB) *world {
 func newWorldOn(t testing.TB, ctx context.Context, pg *testkit.PG, redis *testkit.RedisServer) *world {
 	t.Helper()
 	w := &world{t: t, ctx: ctx, db: pg.Database(t, template), redis: redis, kafka: testkit.Kafka(t, 1), keys: t.TempDir()}
+	w.store = []string{"--redis-addrs=" + redis.Addr()}
 	w.admin = w.db.Conn(t)
 	w.kafka.CreateTopic(t, "cellquota.admissions.cell-1", 1)
 	w.kafka.CreateTopic(t, "cellquota.events", 1)
@@ -123,11 +125,11 @@ func (w *world) start(more ...string) *process {
 	w.t.Helper()
 	args := append([]string{
 		"--dev", "--cell-id=cell-1", "--instance-group=blue", "--grpc-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0", "--keys-dir=" + w.keys,
-		"--control-plane-addrs=" + w.cp.addr, "--redis-addrs=" + w.redis.Addr(), "--redis-timeout=2s",
+		"--control-plane-addrs=" + w.cp.addr, "--redis-timeout=2s",
 		"--kafka-brokers=" + strings.Join(w.kafka.Brokers(), ","), "--shard-dsn-file=" + w.dsn,
 		"--link-keepalive=50ms", "--link-backoff-min=10ms", "--link-backoff-max=50ms", "--report-interval=20ms", "--rebuild-interval=20ms",
 		"--gate-interval=20ms", "--relay-sweep-after=300ms", "--payment-grace=0s", "--shutdown-grace=20s",
-	}, more...)
+	}, append(w.store, more...)...)
 	cfg, err := config.Load[Config](args, config.Options{Program: "cell", Environ: []string{}, Stdout: io.Discard})
 	w.must(err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.ctx))
@@ -342,11 +344,17 @@ func (w *world) grant(number int64, units int32) {
 func selling(t testing.TB, units int32) (*world, *process) {
 	t.Helper()
 	w := newWorld(t)
-	p := w.start().ready()
+	return w, w.sell(units)
+}
+
+// sell starts a process, told of further flags, that sells units of the phone.
+func (w *world) sell(units int32, more ...string) *process {
+	w.t.Helper()
+	p := w.start(more...).ready()
 	w.install(1)
 	w.grant(1, units)
 	p.stocked(int64(units))
-	return w, p
+	return p
 }
 
 // stocked waits until the mirror has so many units and its gate lets them out.

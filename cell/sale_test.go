@@ -20,9 +20,19 @@ const (
 )
 
 // TestSale is the life of one request: accepted, ordered, paid; and what its repeats and everybody else
-// are told on the way.
+// are told on the way; on each kind of Redis.
 func TestSale(t *testing.T) {
-	w, p := selling(t, 2)
+	for _, kind := range redisKinds {
+		t.Run(kind.name, func(t *testing.T) {
+			w := newWorld(t)
+			kind.start(t, w)
+			sale(t, w, w.sell(2))
+		})
+	}
+}
+
+func sale(t *testing.T, w *world, p *process) {
+	t.Helper()
 	first := want(t, p.exchange(w.ask("alice", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED).GetRequest()
 	if first.GetState() != pb.RequestState_REQUEST_STATE_QUEUED || first.GetAck() != pb.Ack_ACK_KAFKA || first.GetReceipt() == "" || first.GetReservationId() == "" {
 		t.Fatalf("accepted as %v", first)

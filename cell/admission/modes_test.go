@@ -19,7 +19,11 @@ import (
 func openAt(t *testing.T, mode string, addrs []string) *Client {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	c, err := Open(Config{Cell: "cell-1", Mode: mode, Addrs: addrs, Timeout: time.Second},
+	password := ""
+	if mode == Sentinel {
+		password = testkit.RedisPassword
+	}
+	c, err := Open(Config{Cell: "cell-1", Mode: mode, Addrs: addrs, Password: password, Timeout: time.Second},
 		Deps{Clock: clock.System(), Logger: slog.New(slog.DiscardHandler), Registry: reg})
 	if err != nil {
 		t.Fatal(err)

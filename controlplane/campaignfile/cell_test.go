@@ -97,3 +97,14 @@ colour: red
 		}
 	}
 }
+
+// A second server in mode standalone is no spare: the driver would take the two for a cluster.
+func TestTwoServersAreNoStandalone(t *testing.T) {
+	_, faults := campaignfile.ParseCell("redis: {mode: standalone, addrs: [\"a:1\", \"b:1\"]}\n")
+	for _, f := range faults {
+		if f.Path == "redis.addrs" && strings.Contains(f.Rule, "one address") {
+			return
+		}
+	}
+	t.Errorf("not named: %+v", faults)
+}

@@ -83,7 +83,7 @@ func runOf(ctx context.Context, t *testing.T, c redis.Cmdable) string {
 func TestFollowLeavesAReplacedPrimary(t *testing.T) {
 	g := testkit.RedisReplicated(t, 1)
 	ctx := testkit.Deadline(t)
-	c, err := Open(Options{Target: Target{Mode: Sentinel, Addrs: g.Addrs()}, Timeout: 2 * time.Second, PoolSize: 4, MaxRetries: 2})
+	c, err := Open(Options{Target: Target{Mode: Sentinel, Addrs: g.Addrs()}, Password: testkit.RedisPassword, Timeout: 2 * time.Second, PoolSize: 4, MaxRetries: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestNoSentinelNamesAMaster(t *testing.T) {
 	ctx := testkit.Deadline(t)
 	open := func(name string) *Client {
 		t.Helper()
-		c, err := Open(Options{Target: Target{Mode: Sentinel, Addrs: g.Addrs(), MasterName: name}, Timeout: time.Second, MaxRetries: -1})
+		c, err := Open(Options{Target: Target{Mode: Sentinel, Addrs: g.Addrs(), MasterName: name}, Password: testkit.RedisPassword, Timeout: time.Second, MaxRetries: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,12 +15,14 @@ const redisReady = 15 * time.Second
 
 // RedisServer is one real redis-server for one test.
 type RedisServer struct {
-	home   *home
-	port   *port
-	bin    string
-	args   []string
-	proc   *process
-	paused bool
+	home *home
+	port *port
+	bin  string
+	args []string
+	// password of everybody but sentinels; "": none is asked for
+	password string
+	proc     *process
+	paused   bool
 }
 
 // Redis starts a redis-server without persistence. args are added to its command
@@ -79,7 +81,7 @@ func (s *RedisServer) PID() int { return s.proc.pid }
 // Client is a new client of the server, closed when the test ends.
 func (s *RedisServer) Client(t testing.TB) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -95,7 +97,7 @@ func (s *RedisServer) Start(t testing.TB) {
 		t.Fatalf("start redis-server: %v", err)
 	}
 	s.proc = proc
-	c := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password, MaxRetries: -1})
 	defer func() { _ = c.Close() }()
 	Eventually(t, redisReady, func() error {
 		if proc.ended() {
@@ -122,7 +124,7 @@ func (s *RedisServer) Restart(t testing.TB) {
 // FlushAll deletes every key, as the fat finger would; functions stay.
 func (s *RedisServer) FlushAll(t testing.TB) {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password})
 	defer func() { _ = c.Close() }()
 	if err := c.FlushAll(context.WithoutCancel(t.Context())).Err(); err != nil {
 		t.Fatalf("FLUSHALL: %v", err)

@@ -15,6 +15,9 @@ import (
 // RedisMaster is the name under which sentinels of this package watch a primary.
 const RedisMaster = "cellquota"
 
+// RedisPassword is asked for by the servers behind sentinels.
+const RedisPassword = "of a test"
+
 // sentinelUser is the user of the sentinels on both servers, so that a test can keep them out.
 const sentinelUser = "sentinel"
 
@@ -30,8 +33,9 @@ type RedisGroup struct {
 // half a second.
 func RedisReplicated(t testing.TB, sentinels int, args ...string) *RedisGroup {
 	t.Helper()
-	user := []string{"--user", sentinelUser, "on", ">sentinel", "~*", "&*", "+@all"}
+	user := []string{"--user", sentinelUser, "on", ">sentinel", "~*", "&*", "+@all", "--requirepass", RedisPassword, "--masterauth", RedisPassword}
 	g := &RedisGroup{Primary: newRedis(t), Replica: newRedis(t)}
+	g.Primary.password, g.Replica.password = RedisPassword, RedisPassword
 	g.Primary.args = g.Primary.plainArgs(append(user, args...)...)
 	g.Primary.Start(t)
 	g.Replica.args = g.Replica.plainArgs(append(append(user, "--replicaof", "127.0.0.1", strconv.Itoa(g.Primary.port.number)), args...)...)
@@ -115,7 +119,6 @@ func (g *RedisGroup) CutReplica(t testing.TB) {
 	t.Helper()
 	g.CaughtUp(t)
 	c := g.Replica.Client(t)
-	// A primary without a password refuses to be told one.
 	mustDo(t, c, "CONFIG", "SET", "masterauth", "refused")
 	mustDo(t, c, "CLIENT", "KILL", "TYPE", "master")
 }
