@@ -57,9 +57,16 @@ func (c Config) Check(problem func(key, rule string)) {
 			problem("redis."+f.Field, f.Rule)
 		}
 	}
-	if c.Provider.Kind == "http" && c.Provider.URL == "" {
+	switch {
+	case c.Provider.Kind != "http":
+	case c.Provider.URL == "":
 		problem("provider.url", "is required with provider.kind http")
+	case !config.Encrypted(c.Provider.URL, c.Dev):
+		problem("provider.url", "must begin with https:// unless dev: true and on loopback")
 	}
+	c.Redis.TLS.Check(problem, "redis.tls", c.Dev, c.Redis.Addrs)
+	c.Kafka.TLS.Check(problem, "kafka.tls", c.Dev, c.Kafka.Brokers)
+	c.Kafka.SASL.Check(problem, "kafka.sasl")
 }
 
 // ControlPlane says where the process registers.
@@ -75,6 +82,8 @@ type Redis struct {
 	PasswordFile string        `config:"password_file" default:"" doc:"file with the password; empty: none"`
 	PoolSize     int           `config:"pool_size" default:"0" min:"0" max:"10000" doc:"connections that admit; 0: ten per processor"`
 	Timeout      time.Duration `config:"timeout" default:"500ms" min:"10ms" max:"10s" doc:"of one read or write"`
+
+	TLS config.StoreTLS `config:"tls"`
 }
 
 // target is what is dialled; only sentinels are asked for a master by name.
@@ -93,11 +102,14 @@ type Kafka struct {
 	Partitions      int           `config:"partitions" default:"1" min:"1" max:"1000" doc:"partitions of that topic"`
 	Linger          time.Duration `config:"linger" default:"1ms" min:"0s" max:"100ms" doc:"how long the producer waits for more records"`
 	DeliveryTimeout time.Duration `config:"delivery_timeout" default:"10s" min:"1s" max:"1m" doc:"after which a record is left to the sweeper"`
+
+	TLS  config.StoreTLS `config:"tls"`
+	SASL config.SASL     `config:"sasl"`
 }
 
 // Shard says where the truth is.
 type Shard struct {
-	DSNFile          string        `config:"dsn_file" required:"true" doc:"file with the address of PostgreSQL as role cellquota_app"`
+	DSNFile          string        `config:"dsn_file" required:"true" doc:"file with the address of PostgreSQL as role cellquota_app; sslmode=verify-full unless dev and on loopback"`
 	MaxConns         int32         `config:"max_conns" default:"16" min:"2" max:"1000" doc:"connections of this process"`
 	LockTimeout      time.Duration `config:"lock_timeout" default:"2s" min:"10ms" max:"1m" doc:"longest wait for one lock"`
 	StatementTimeout time.Duration `config:"statement_timeout" default:"10s" min:"100ms" max:"5m" doc:"longest statement"`

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cellquota/cellquota/cell/events"
+	"github.com/cellquota/cellquota/internal/kafka"
 	"github.com/cellquota/cellquota/internal/lifecycle"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -36,10 +37,10 @@ func newHealth(p *parts) *health {
 }
 
 // watchLog makes the client that asks the log whether it is there.
-func (h *health) watchLog(group *lifecycle.Group, brokers []string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ClientID(events.ClientID(h.p.cell, "health")))
+func (h *health) watchLog(group *lifecycle.Group) error {
+	client, err := kafka.New(h.p.cfg.Kafka.Brokers, append(h.p.kafka, kgo.ClientID(events.ClientID(h.p.cell, "health")))...)
 	if err != nil {
-		return fmt.Errorf("kafka: %w", err)
+		return err
 	}
 	h.kafka = client
 	closeLast(group, "kafka-health", client.Close)

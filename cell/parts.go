@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"google.golang.org/grpc"
 
 	"github.com/cellquota/cellquota/cell/admission"
@@ -41,10 +42,13 @@ type parts struct {
 	clock    clock.Clock
 	registry *prometheus.Registry
 	tls      *transport.TLS
+	redisTLS *transport.TLS // nil: plain text
 	expiry   *transport.Expiry
 	permits  *signed.Ring
 	receipts *signed.Ring
 	payKeys  *signed.Ring // nil: this process signs no questions to the channel
+
+	kafka []kgo.Opt // of every client of the brokers
 
 	bell     *link.Bell
 	health   *health
@@ -85,6 +89,9 @@ func newParts(cfg Config, log *slog.Logger) (*parts, error) {
 		return nil, err
 	}
 	p.expiry.Add("tls", p.tls)
+	if err := p.storeIdentities(); err != nil {
+		return nil, err
+	}
 	p.health = newHealth(p)
 	return p, nil
 }
@@ -114,7 +121,7 @@ func (p *parts) openShard(ctx context.Context, group *lifecycle.Group) error {
 	}
 	cfg := shard.Config{
 		Cell: p.cell, DSN: dsn, MaxConns: p.cfg.Shard.MaxConns, LockTimeout: p.cfg.Shard.LockTimeout, StatementTimeout: p.cfg.Shard.StatementTimeout,
-		IdleInTransaction: p.cfg.Shard.IdleTimeout, HeartbeatGap: p.cfg.Shard.HeartbeatGap, Replicated: p.cfg.Shard.Replicated,
+		IdleInTransaction: p.cfg.Shard.IdleTimeout, HeartbeatGap: p.cfg.Shard.HeartbeatGap, Replicated: p.cfg.Shard.Replicated, Encrypted: !p.cfg.Dev,
 	}
 	deps := shard.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry, OnFenced: func(shard.Writer) { p.bell.Ring() }}
 	if err := p.awaitShard(ctx, cfg, deps); err != nil {
@@ -123,6 +130,7 @@ func (p *parts) openShard(ctx context.Context, group *lifecycle.Group) error {
 	if p.shard, err = shard.Open(ctx, cfg, deps); err != nil {
 		return fmt.Errorf("shard: %w", err)
 	}
+	p.expiry.AddCertificate("shard", p.shard.Certificate)
 	closeLast(group, "shard", p.shard.Close)
 	p.standing = link.NewStanding(p.shard.Writer, p.cfg.Link.PauseMargin)
 	p.pulse = newPulse(p.shard, p.standing, p.bell, p.rings(), p.clock, p.log)
@@ -162,7 +170,7 @@ func (p *parts) openMirror(group *lifecycle.Group) error {
 	}
 	p.mirror, err = admission.Open(admission.Config{
 		Cell: p.cell, Mode: p.cfg.Redis.Mode, Addrs: p.cfg.Redis.Addrs, MasterName: p.cfg.Redis.target().MasterName, Password: password,
-		PoolSize: p.cfg.Redis.PoolSize, Timeout: p.cfg.Redis.Timeout,
+		PoolSize: p.cfg.Redis.PoolSize, Timeout: p.cfg.Redis.Timeout, Dial: transport.StoreDialer(p.redisTLS),
 	}, admission.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry})
 	if err != nil {
 		return fmt.Errorf("redis: %w", err)
@@ -181,13 +189,13 @@ func (p *parts) openLog(group *lifecycle.Group) error {
 	p.producer, err = relay.NewProducer(relay.Config{
 		Cell: p.cell, Brokers: p.cfg.Kafka.Brokers, Topic: p.cfg.Kafka.Topic, Partitions: p.cfg.Kafka.Partitions, Linger: p.cfg.Kafka.Linger,
 		DeliveryTimeout: p.cfg.Kafka.DeliveryTimeout,
-	}, p.mirror, p.relayed)
+	}, p.mirror, p.relayed, p.kafka...)
 	if err != nil {
 		return fmt.Errorf("kafka: %w", err)
 	}
 	closeLast(group, "kafka", p.producer.Close)
 	group.Go("relay-acks", p.producer.Run)
-	return p.health.watchLog(group, p.cfg.Kafka.Brokers)
+	return p.health.watchLog(group)
 }
 
 // readRules starts what reads the shard for everybody.
@@ -294,12 +302,4 @@ func secretFile(path string) (string, error) {
 		return "", err
 	}
 	return strings.TrimRight(string(text), "\r\n"), nil
-}
-
-func metricsOptions(cfg Config, log *slog.Logger) []telemetry.ServerOption {
-	opts := []telemetry.ServerOption{telemetry.WithServerLog(log)}
-	if cfg.MetricsTokenFile != "" {
-		opts = append(opts, telemetry.WithTokenFile(cfg.MetricsTokenFile))
-	}
-	return opts
 }

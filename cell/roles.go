@@ -87,7 +87,7 @@ func (p *parts) startOrders(group *lifecycle.Group) error {
 	consumer, err := orders.New(orders.Config{
 		Cell: p.cell, Brokers: p.cfg.Kafka.Brokers, Topic: p.cfg.Kafka.Topic, BatchMax: p.cfg.Orders.BatchMax, BatchWait: p.cfg.Orders.BatchWait,
 		SessionTimeout: p.cfg.Orders.SessionTimeout,
-	}, p.shard, p.clock, p.log, p.registry)
+	}, p.shard, p.clock, p.log, p.registry, p.kafka...)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (p *parts) channel() provider.Provider {
 func (p *parts) startOutbox(group *lifecycle.Group) error {
 	cfg := outbox.Config{Owner: p.instance, Interval: p.cfg.Outbox.Interval, Batch: p.cfg.Outbox.Batch}
 	deps := outbox.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry}
-	log, err := outbox.NewEventLog(p.cell, p.cfg.Kafka.Brokers)
+	log, err := outbox.NewEventLog(p.cell, p.cfg.Kafka.Brokers, p.kafka...)
 	if err != nil {
 		return err
 	}

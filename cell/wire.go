@@ -57,7 +57,7 @@ func assemble(ctx context.Context, group *lifecycle.Group, cfg Config, log *slog
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, p.registry, p.health.ready, level, metricsOptions(cfg, log)...)
+	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, p.registry, p.health.ready, level, telemetry.Options(cfg.Common, p.tls.HTTPS(), log)...)
 	if err != nil {
 		return nil, err
 	}

@@ -25,29 +25,23 @@ func (p *parts) etcdTLS(group *lifecycle.Group, at *store.Config) (err error) {
 		}
 		at.Credentials = p.etcd.Credentials()
 	}
-	expiry, err := transport.NewExpiry(p.clock, p.log, p.registry)
-	if err != nil {
+	if p.expiry, err = transport.NewExpiry(p.clock, p.log, p.registry); err != nil {
 		return err
 	}
-	expiry.Add("tls", p.tls)
-	expiry.Add("etcd.tls", p.etcd)
-	group.Go("certificates", expiry.Run)
+	p.expiry.Add("tls", p.tls)
+	p.expiry.Add("etcd.tls", p.etcd)
+	group.Go("certificates", p.expiry.Run)
 	return nil
 }
 
 func storeTLS(p *parts, files config.StoreTLS) (*transport.TLS, error) {
-	return transport.LoadTLS(transport.TLSFiles{CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile}, p.log)
+	return transport.LoadTLS(transport.TLSFiles{CertFile: files.CertFile, KeyFile: files.KeyFile, CAFile: files.CAFile, ServerName: files.ServerName}, p.log)
 }
 
 // certificates are those that this replica uses, for the status.
 func (p *parts) certificates() (out []*pb.CertificateStatus) {
-	for _, t := range []*transport.TLS{p.tls, p.etcd} {
-		if t == nil {
-			continue
-		}
-		if name, end, ok := t.Leaf(); ok {
-			out = append(out, &pb.CertificateStatus{Name: name, NotAfter: convert.Time(end)})
-		}
+	for _, held := range p.expiry.All() {
+		out = append(out, &pb.CertificateStatus{Key: held.Key, Name: held.Name, NotAfter: convert.Time(held.End)})
 	}
 	return out
 }

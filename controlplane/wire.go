@@ -103,6 +103,7 @@ type parts struct {
 	metrics  *settle.Metrics
 	tls      *transport.TLS // nil: plain text, in development
 	etcd     *transport.TLS // nil: plain text
+	expiry   *transport.Expiry
 	dial     transport.DialOptions
 	server   transport.ServerOptions
 	tune     func(*store.Deps) // of a test that holds this replica; nil: nothing
@@ -131,7 +132,7 @@ func (p *parts) assemble(group *lifecycle.Group, level *slog.LevelVar) (*running
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := telemetry.MetricsServer(p.cfg.MetricsAddr, p.registry, p.ready, level, p.metricsOptions()...)
+	metrics, err := telemetry.MetricsServer(p.cfg.MetricsAddr, p.registry, p.ready, level, telemetry.Options(p.cfg.Common, p.tls.HTTPS(), p.log)...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +195,9 @@ func (p *parts) records(group *lifecycle.Group) (err error) {
 	if p.cfg.ArchiveDir != "" {
 		p.archive = archive.Directory{Dir: p.cfg.ArchiveDir}
 	}
-	p.fencer = reclaim.Files{LockTimeout: p.cfg.Fence.LockTimeout}
-	p.intent = &intent.Service{Store: p.store, View: p.view, Clock: p.clock, Shards: p.fencer, Topics: topics.Kafka{}, ApprovalTTL: p.cfg.ApprovalTTL}
-	p.shards = shards.New(shards.Options{})
+	p.fencer = reclaim.Files{LockTimeout: p.cfg.Fence.LockTimeout, Encrypted: !p.cfg.Dev}
+	p.intent = &intent.Service{Store: p.store, View: p.view, Clock: p.clock, Shards: p.fencer, Topics: topics.Kafka{Log: p.log}, ApprovalTTL: p.cfg.ApprovalTTL, Encrypted: !p.cfg.Dev}
+	p.shards = shards.New(shards.Options{Encrypted: !p.cfg.Dev})
 	p.intent.Sales = api.ShardSales{Reader: p.shards}
 	group.OnStop("shard readers", func(context.Context) error { p.shards.Close(); return nil })
 	return nil
@@ -314,7 +315,7 @@ func (p *parts) mirrors() api.Mirrors { return api.Mirrors{View: p.view, Dial: p
 // register lists the services.
 func (p *parts) register(server *grpc.Server) error {
 	dial := p.dialCell
-	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial, StaleAfter: p.cfg.Link.ReportStaleAfter, SecretsDir: p.cfg.SecretsDir, Checker: check.New(check.Config(p.cfg.CellCheck), p.clock)}
+	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial, StaleAfter: p.cfg.Link.ReportStaleAfter, SecretsDir: p.cfg.SecretsDir, Checker: check.New(check.Config(p.cfg.CellCheck), p.clock).Encrypted(!p.cfg.Dev)}
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Certificates: p.certificates, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
 		Accounts: undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: p.shards, Clock: p.clock}, AccountMetrics: p.metrics,
@@ -337,12 +338,4 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
 	pb.RegisterCellLinkServiceServer(server, p.hub)
 	return nil
-}
-
-func (p *parts) metricsOptions() []telemetry.ServerOption {
-	opts := []telemetry.ServerOption{telemetry.WithServerLog(p.log)}
-	if p.cfg.MetricsTokenFile != "" {
-		opts = append(opts, telemetry.WithTokenFile(p.cfg.MetricsTokenFile))
-	}
-	return opts
 }

@@ -43,6 +43,16 @@ type Identity struct {
 	JWKSURL    string `config:"jwks_url" default:"" doc:"where the identity provider's public keys are; this or hs256_secret_file"`
 }
 
+// Check: whatever comes from another machine, or goes there, is encrypted.
+func (c Config) Check(problem func(key, rule string)) {
+	if c.HTTP.CertFile == "" && (!c.Dev || !config.Loopback(c.HTTPAddr)) {
+		problem("http.cert_file", "is required unless dev: true and http_addr is on loopback: plain HTTP does not leave this machine")
+	}
+	if c.Identity.JWKSURL != "" && !config.Encrypted(c.Identity.JWKSURL, c.Dev) {
+		problem("identity.jwks_url", "must begin with https:// unless dev: true and on loopback: whoever answers there can make customers")
+	}
+}
+
 // Check binds the two ways of verifying to each other.
 func (i Identity) Check(problem func(key, rule string)) {
 	if (i.SecretFile == "") == (i.JWKSURL == "") {
@@ -83,7 +93,7 @@ type HTTP struct {
 	HeaderTimeout  time.Duration `config:"header_timeout" default:"5s" min:"100ms" doc:"longest time to send a call's header"`
 	BodyTimeout    time.Duration `config:"body_timeout" default:"10s" min:"100ms" doc:"longest time to send a call, header and body"`
 	IdleTimeout    time.Duration `config:"idle_timeout" default:"90s" min:"1s" doc:"how long a connection may be unused"`
-	CertFile       string        `config:"cert_file" default:"" doc:"certificate chain that customers see, PEM; empty: plain HTTP, for something in front that ends TLS"`
+	CertFile       string        `config:"cert_file" default:"" doc:"certificate chain that customers see, PEM; empty: plain HTTP, which is refused unless dev and on loopback; what stands in front speaks TLS to us too"`
 	KeyFile        string        `config:"key_file" default:"" doc:"private key of that certificate, PEM"`
 	MaxHeaderBytes int           `config:"max_header_bytes" default:"16384" min:"1024" max:"1048576" doc:"largest header of a call, in bytes"`
 }

@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/cellquota/cellquota/internal/config"
 	"github.com/cellquota/cellquota/internal/lifecycle"
 	"github.com/cellquota/cellquota/internal/testkit"
 	"github.com/cellquota/cellquota/internal/transport"
@@ -38,14 +40,14 @@ func serveTLS(t *testing.T, files testkit.PEMFiles) string {
 func TestHTTPS(t *testing.T) {
 	dir := t.TempDir()
 	files := testkit.NewAuthority(t).Issue(dir)
-	get := func(addr string, ca string) error {
+	get := func(addr string, ca string) error { // by HTTP/2
 		pem, err := os.ReadFile(ca)
 		if err != nil {
 			t.Fatal(err)
 		}
 		pool := x509.NewCertPool()
 		pool.AppendCertsFromPEM(pem)
-		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}}
+		c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
 		req, err := http.NewRequestWithContext(testkit.Deadline(t), http.MethodGet, "https://"+addr+"/v1/campaigns", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -53,6 +55,9 @@ func TestHTTPS(t *testing.T) {
 		res, err := c.Do(req)
 		if err != nil {
 			return err
+		}
+		if res.ProtoMajor != 2 {
+			t.Errorf("spoke HTTP/%d", res.ProtoMajor)
 		}
 		return res.Body.Close()
 	}
@@ -73,5 +78,30 @@ func TestHTTPS(t *testing.T) {
 	next := testkit.NewAuthority(t).Issue(dir)
 	if err := get(addr, next.CA); err != nil {
 		t.Errorf("after the files changed: %v", err)
+	}
+}
+
+// Plain HTTP stays on this machine, and there it is for development.
+func TestPlainHTTP(t *testing.T) {
+	for name, row := range map[string]struct {
+		c    Config
+		want string
+	}{
+		"dev on loopback":      {Config{Common: config.Common{Dev: true}, HTTPAddr: "127.0.0.1:1"}, ""},
+		"loopback without dev": {Config{HTTPAddr: "127.0.0.1:1"}, "http.cert_file"},
+		"dev elsewhere":        {Config{Common: config.Common{Dev: true}, HTTPAddr: "0.0.0.0:1"}, "http.cert_file"},
+		"every address":        {Config{Common: config.Common{Dev: true}, HTTPAddr: ":1"}, "http.cert_file"},
+		"with a certificate":   {Config{HTTPAddr: "0.0.0.0:1", HTTP: HTTP{CertFile: "c", KeyFile: "k"}}, ""},
+		"keys of customers":    {Config{Common: config.Common{Dev: true}, HTTPAddr: "127.0.0.1:1", Identity: Identity{JWKSURL: "http://idp.example/keys"}}, "identity.jwks_url"},
+	} {
+		var got []string
+		row.c.Check(func(key, _ string) { got = append(got, key) })
+		if strings.Join(got, " ") != row.want {
+			t.Errorf("%s: refused %q, want %q", name, got, row.want)
+		}
+	}
+	group := lifecycle.New(t.Context(), slog.New(slog.DiscardHandler))
+	if _, err := serveHTTP(group, Config{HTTPAddr: "0.0.0.0:0"}, http.NotFoundHandler(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "http.cert_file") {
+		t.Errorf("served plain HTTP to the network: %v", err)
 	}
 }

@@ -113,11 +113,3 @@ func readiness(w *routes.Watcher, rings keyRings) telemetry.Ready {
 		return true, faults
 	}
 }
-
-func metricsOptions(cfg Config, log *slog.Logger) []telemetry.ServerOption {
-	opts := []telemetry.ServerOption{telemetry.WithServerLog(log)}
-	if cfg.MetricsTokenFile != "" {
-		opts = append(opts, telemetry.WithTokenFile(cfg.MetricsTokenFile))
-	}
-	return opts
-}

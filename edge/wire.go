@@ -137,7 +137,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(watcher, rings), level, metricsOptions(cfg, log)...)
+	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(watcher, rings), level, telemetry.Options(cfg.Common, dial.TLS.HTTPS(), log)...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +150,9 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face http.Handler, shown *tra
 	listener, err := net.Listen("tcp", cfg.HTTPAddr)
 	if err != nil {
 		return nil, fmt.Errorf("http_addr: %w", err)
+	}
+	if shown == nil && !transport.Local(listener.Addr()) { // a name may lead elsewhere than the configuration could tell
+		return nil, errors.Join(fmt.Errorf("http_addr %s: plain HTTP is for dev: true on loopback: give http.cert_file and http.key_file", cfg.HTTPAddr), listener.Close())
 	}
 	plain := boundConnections(listener, cfg.HTTP.MaxConnections)
 	serve := func(s *http.Server) error { return s.Serve(plain) }
@@ -166,7 +169,7 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face http.Handler, shown *tra
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	if shown != nil {
-		server.TLSConfig = shown.ServerConfig()
+		server.TLSConfig = shown.HTTPS()
 	}
 	group.Go("http", func(context.Context) error {
 		if err := serve(server); err != nil && !errors.Is(err, http.ErrServerClosed) {

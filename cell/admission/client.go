@@ -18,6 +18,7 @@ import (
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/redisconn"
+	"github.com/cellquota/cellquota/internal/transport"
 )
 
 // Modes of Redis (configuration key redis.mode).
@@ -36,6 +37,8 @@ type Config struct {
 	Password   string        // "" for none
 	PoolSize   int           // connections of the admitting pool; 0: the driver's default
 	Timeout    time.Duration // of one read or write; 0: 500 ms. A customer's call takes at most three
+	// Dial opens the connections; nil: plain text that does not leave this machine.
+	Dial transport.Dialer
 }
 
 // Deps are what a client needs of its process.
@@ -108,7 +111,7 @@ func Open(cfg Config, deps Deps) (*Client, error) {
 
 func newPool(cfg Config, size int, hook func(context.Context, *redis.Conn) error) (*redisconn.Client, error) {
 	pool, err := redisconn.Open(redisconn.Options{
-		Target: redisconn.Target{Mode: cfg.Mode, Addrs: cfg.Addrs, MasterName: cfg.MasterName}, Password: cfg.Password,
+		Target: redisconn.Target{Mode: cfg.Mode, Addrs: cfg.Addrs, MasterName: cfg.MasterName}, Password: cfg.Password, Dial: cfg.Dial,
 		ClientName: "cellquota." + string(cfg.Cell), OnConnect: hook, PoolSize: size, MaxRetries: maxRetries, Timeout: cfg.Timeout,
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/kafka"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -83,8 +84,7 @@ func New(cfg Config, store Store, clk clock.Clock, log *slog.Logger, reg prometh
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, store: store, clock: clk, log: log, metrics: m, owned: map[int32]*partition{}, made: make(chan struct{})}
-	c.client, err = kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(cfg.Brokers...),
+	c.client, err = kafka.New(cfg.Brokers, append([]kgo.Opt{
 		kgo.ClientID(events.ClientID(cfg.Cell, "orders")),
 		kgo.MetadataMinAge(events.MetadataMinAge), kgo.MetadataMaxAge(events.MetadataMaxAge), kgo.RetryBackoffFn(events.RetryBackoff),
 		kgo.ConsumerGroup(events.GroupID(cfg.Cell)),

@@ -12,6 +12,7 @@ import (
 	"github.com/cellquota/cellquota/cell/events"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/kafka"
 )
 
 // deliveryTimeout bounds one row's stay in the driver.
@@ -26,8 +27,7 @@ type EventLog struct {
 
 // NewEventLog makes the producer of a cell's events; it dials on first use.
 func NewEventLog(cell ids.CellID, brokers []string, options ...kgo.Opt) (*EventLog, error) {
-	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(brokers...),
+	client, err := kafka.New(brokers, append([]kgo.Opt{
 		kgo.ClientID(events.ClientID(cell, "outbox")),
 		kgo.MetadataMinAge(events.MetadataMinAge), kgo.MetadataMaxAge(events.MetadataMaxAge), kgo.RetryBackoffFn(events.RetryBackoff),
 		kgo.RequiredAcks(kgo.AllISRAcks()),

@@ -15,6 +15,7 @@ import (
 	"github.com/cellquota/cellquota/cell/events"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/kafka"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	eventsv1 "github.com/cellquota/cellquota/proto/cellquota/events/v1"
 )
@@ -83,8 +84,7 @@ func NewProducer(cfg Config, mirror Acker, deps Deps, options ...kgo.Opt) (*Prod
 		cfg.Topic = events.AdmissionsTopic(cfg.Cell)
 	}
 	cfg.Partitions = max(cfg.Partitions, 1)
-	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(cfg.Brokers...),
+	client, err := kafka.New(cfg.Brokers, append([]kgo.Opt{
 		kgo.ClientID(events.ClientID(cfg.Cell, "relay")),
 		kgo.MetadataMinAge(events.MetadataMinAge), kgo.MetadataMaxAge(events.MetadataMaxAge), kgo.RetryBackoffFn(events.RetryBackoff),
 		kgo.RequiredAcks(kgo.AllISRAcks()),

@@ -33,6 +33,9 @@ type Config struct {
 	ReporterIdle time.Duration
 	// Replicated shards are refused at Open unless commits wait for a standby.
 	Replicated bool
+	// Encrypted refuses an address without sslmode=verify-full also on loopback; off this machine
+	// it is always refused.
+	Encrypted bool
 }
 
 // Deps are the store's neighbours.

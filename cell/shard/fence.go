@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/postgres"
 )
 
 // FenceState is the state column of the fence row.
@@ -84,6 +85,7 @@ func (s *Store) TryReporterLock(ctx context.Context) (held bool, err error) {
 		s.reporter.conn = nil
 	}
 	cfg := s.pool.Config().ConnConfig // a copy
+	postgres.Renew(cfg)
 	cfg.RuntimeParams["idle_session_timeout"] = millis(s.cfg.ReporterIdle)
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {

@@ -15,7 +15,9 @@ import (
 
 	"github.com/cellquota/cellquota/cell/shard/migrations"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/postgres"
 	"github.com/cellquota/cellquota/internal/telemetry"
+	"github.com/cellquota/cellquota/internal/transport"
 )
 
 // Store is the shard as this process sees it. Safe for concurrent use.
@@ -80,6 +82,12 @@ func Open(ctx context.Context, cfg Config, deps Deps) (*Store, error) {
 	return s, nil
 }
 
+// Certificate is the one that this process shows to its shard (sslcert), as its file is now; false:
+// it shows none.
+func (s *Store) Certificate() (transport.Held, bool) {
+	return postgres.Certificate(s.pool.Config().ConnConfig)
+}
+
 // Close ends every connection; transactions under way are rolled back.
 func (s *Store) Close() {
 	s.reporter.Lock()
@@ -110,9 +118,9 @@ func (s *Store) Writer() (Writer, bool) {
 }
 
 func poolConfig(cfg Config) (*pgxpool.Config, error) {
-	pc, err := pgxpool.ParseConfig(cfg.DSN)
+	pc, err := postgres.ParsePool(cfg.DSN, postgres.Policy{Encrypted: cfg.Encrypted})
 	if err != nil {
-		return nil, fmt.Errorf("shard.dsn: %w", err)
+		return nil, fmt.Errorf("shard.dsn_file: %w", err)
 	}
 	pc.MaxConns = cfg.MaxConns
 	pc.ConnConfig.ConnectTimeout = connectTimeout

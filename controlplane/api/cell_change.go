@@ -35,7 +35,7 @@ func (h *Cells) UpdateCell(ctx context.Context, req *pb.UpdateCellRequest) (*pb.
 	var f fields
 	spec := convert.FromCellSpec(req.GetSpec())
 	change := f.cellChange(ctx, spec.ID, req, false)
-	for _, v := range spec.Check() {
+	for _, v := range h.Intent.CellFaults(spec) {
 		f.add("spec."+v.Field, v.Rule)
 	}
 	if err := f.err(); err != nil {

@@ -96,7 +96,12 @@ func TestCheckCellReadsNoOtherFiles(t *testing.T) {
 		{"without a password", func(s *pb.CellSpec) { s.Redis.PasswordFile, s.Redis.Addrs = "", []string{"127.0.0.1:2"} }, ""},
 		{"another password", func(s *pb.CellSpec) { s.Redis.PasswordFile = "/etc/keys/k1" }, "spec.redis.password_file"},
 		{"the password elsewhere", func(s *pb.CellSpec) { s.Redis.Addrs = []string{"127.0.0.1:2"} }, "spec.redis.password_file"},
-		{"the password elsewhere too", func(s *pb.CellSpec) { s.Redis.Addrs = append(s.Redis.Addrs, "127.0.0.1:2") }, "spec.redis.password_file"},
+		{"the password elsewhere too", func(s *pb.CellSpec) { s.Redis.Mode, s.Redis.Addrs = "cluster", append(s.Redis.Addrs, "127.0.0.1:2") }, "spec.redis.password_file"},
+		{"other authorities", func(s *pb.CellSpec) { s.Redis.Tls = &pb.StoreTls{CaFile: "/mine.pem"} }, "spec.redis.tls.ca_file"},
+		{"a login elsewhere", func(s *pb.CellSpec) {
+			s.Kafka.Sasl = &pb.KafkaSasl{Mechanism: "PLAIN", User: "u", PasswordFile: "/etc/keys/k1"}
+		}, "spec.kafka.sasl.password_file"},
+		{"brokers that others vouch for", func(s *pb.CellSpec) { s.Kafka.Tls = &pb.StoreTls{CaFile: "/mine.pem"} }, "spec.kafka.tls.ca_file"},
 		{"other addresses", func(s *pb.CellSpec) { s.Shard.ReaderDsnFile, s.Shard.FencerDsnFile = "x", "y" }, "spec.shard.reader_dsn_file spec.shard.fencer_dsn_file"},
 		{"a cell that is not stored", func(s *pb.CellSpec) { s.CellId = "cell-2"; s.Kafka.Topic = "cellquota.admissions.cell-2" }, "spec.redis.password_file spec.shard.reader_dsn_file spec.shard.fencer_dsn_file"},
 	} {

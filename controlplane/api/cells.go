@@ -59,7 +59,7 @@ type Cells struct {
 func (h *Cells) CreateCell(ctx context.Context, req *pb.CreateCellRequest) (*pb.CreateCellResponse, error) {
 	var f fields
 	spec, op := convert.FromCellSpec(req.GetSpec()), f.operation("operation_id", req.GetOperationId())
-	for _, v := range spec.Check() {
+	for _, v := range h.Intent.CellFaults(spec) {
 		f.add("spec."+v.Field, v.Rule)
 	}
 	if err := f.err(); err != nil {

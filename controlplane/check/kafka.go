@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/topics"
+	"github.com/cellquota/cellquota/internal/kafka"
 )
 
 const (
@@ -28,10 +30,11 @@ const (
 
 // kafka looks at the brokers, the cell's topic and the topic of events.
 func (c Checker) kafka(ctx context.Context, s Subject, p *part) {
-	if !c.brokers(ctx, s.Spec.Kafka.Brokers, p) {
+	access, ok := c.access(ctx, s.Spec.Kafka, p)
+	if !ok || !c.brokers(ctx, s.Spec.Kafka.Brokers, access, p) {
 		return
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(s.Spec.Kafka.Brokers...), kgo.ClientID("cellquota-check"))
+	client, err := kafka.New(s.Spec.Kafka.Brokers, append(slices.Clip(access), kgo.ClientID("cellquota-check"))...)
 	if err != nil {
 		p.silent("kafka.brokers", err)
 		return
@@ -58,7 +61,7 @@ func (c Checker) kafka(ctx context.Context, s Subject, p *part) {
 }
 
 // brokers asks each named broker; true: at least one answers.
-func (c Checker) brokers(ctx context.Context, addrs []string, p *part) bool {
+func (c Checker) brokers(ctx context.Context, addrs []string, access []kgo.Opt, p *part) bool {
 	errs := make([]error, len(addrs))
 	var all errgroup.Group
 	all.SetLimit(brokersAtOnce)
@@ -66,7 +69,7 @@ func (c Checker) brokers(ctx context.Context, addrs []string, p *part) bool {
 	answers := false
 	for i, addr := range addrs {
 		all.Go(func() error {
-			client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ClientID("cellquota-check"), kgo.RequestRetries(0), kgo.RetryTimeout(c.cfg.Timeout/2), kgo.DialTimeout(c.cfg.Timeout/2))
+			client, err := kafka.New([]string{addr}, append(slices.Clip(access), kgo.ClientID("cellquota-check"), kgo.RequestRetries(0), kgo.RetryTimeout(c.cfg.Timeout/2))...)
 			if err == nil {
 				err = client.Ping(ctx)
 				client.Close()

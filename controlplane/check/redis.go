@@ -24,6 +24,10 @@ const minRedis = 7
 // redis looks at every server that would hold a mirror.
 func (c Checker) redis(ctx context.Context, s Subject, p *part) {
 	spec := s.Spec.Redis
+	dial, ok := c.dialer(ctx, "redis.tls", spec.TLS, spec.Addrs, p)
+	if !ok {
+		return
+	}
 	password := ""
 	if spec.PasswordFile != "" {
 		text, err := secretfile.Read(ctx, spec.PasswordFile)
@@ -34,7 +38,7 @@ func (c Checker) redis(ctx context.Context, s Subject, p *part) {
 		password = strings.TrimRight(string(text), "\r\n")
 	}
 	client, err := redisconn.Open(redisconn.Options{
-		Target: redisconn.Target{Mode: spec.Mode, Addrs: spec.Addrs, MasterName: spec.MasterName}, Password: password,
+		Target: redisconn.Target{Mode: spec.Mode, Addrs: spec.Addrs, MasterName: spec.MasterName}, Password: password, Dial: dial,
 		ClientName: "cellquota-check", MaxRetries: -1, PoolSize: 2, Timeout: c.cfg.Timeout,
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/shard/migrations"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/postgres"
 	"github.com/cellquota/cellquota/internal/secretfile"
 )
 
@@ -69,9 +70,13 @@ func (c Checker) connect(ctx context.Context, who, file, role string, p *part) *
 		p.saw(field, secretfile.Class(err), false, secretfile.Rule)
 		return nil
 	}
-	cfg, err := pgx.ParseConfig(strings.TrimSpace(string(dsn)))
-	if err != nil { // its text may hold parts of the address
-		p.saw(field, "holds no address that can be read", false, "must hold one PostgreSQL address (postgres://… or key=value)")
+	cfg, err := postgres.Parse(string(dsn), postgres.Policy{Encrypted: c.encrypted})
+	if err != nil {
+		seen := "its address can be read"
+		if !errors.Is(err, postgres.ErrPlainText) {
+			seen = "its address cannot be read"
+		}
+		p.saw(field, seen, false, err.Error())
 		return nil
 	}
 	cfg.ConnectTimeout = c.cfg.Timeout

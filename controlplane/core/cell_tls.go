@@ -2,7 +2,7 @@ package core
 
 import (
 	"fmt"
-	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,30 +35,30 @@ var SASLMechanisms = []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
 // off this machine never, and on it only with dev. What a shard's address says is
 // judged where the file is read.
 func (s CellSpec) Encrypted(dev bool) []rpcstatus.Violation {
-	var f faults
-	f.encrypted("redis.tls.ca_file", s.Redis.TLS, dev, s.Redis.Addrs)
-	f.encrypted("kafka.tls.ca_file", s.Kafka.TLS, dev, s.Kafka.Brokers)
-	return f
+	return append(Encrypted("redis.tls", s.Redis.TLS, dev, s.Redis.Addrs), Encrypted("kafka.tls", s.Kafka.TLS, dev, s.Kafka.Brokers)...)
 }
 
-func (f *faults) encrypted(field string, t StoreTLS, dev bool, addrs []string) {
+// Encrypted is the same of one store; at is the path of its block.
+func Encrypted(at string, t StoreTLS, dev bool, addrs []string) []rpcstatus.Violation {
+	var f faults
 	if t.Enabled() {
-		return
+		return nil
 	}
+	field := at + ".ca_file"
 	const rule = "must name the authorities of the servers' certificates: plain text is for dev: true and loopback only; "
 	if at := slices.IndexFunc(addrs, func(a string) bool { return !loopback(a) }); at >= 0 {
 		f.add(true, field, rule+addrs[at]+" is another machine")
-		return
+		return f
 	}
 	f.add(!dev, field, rule+"this control plane runs without dev")
+	return f
 }
 
+// loopbackGrammar is what is surely on this machine; 127.example is not.
+var loopbackGrammar = regexp.MustCompile(`^(localhost|127(\.[0-9]{1,3}){3}|\[::1\]):[0-9]+$`)
+
 // loopback tells whether an address host:port is surely on this machine.
-func loopback(addr string) bool {
-	host := strings.Trim(addr[:max(0, strings.LastIndexByte(addr, ':'))], "[]")
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
-}
+func loopback(addr string) bool { return loopbackGrammar.MatchString(addr) }
 
 // storeTLS checks names of files; that a certificate has its key and needs authorities.
 func (f *faults) storeTLS(at string, t StoreTLS) {

@@ -81,12 +81,13 @@ func statusView(s *pb.GetStatusResponse, gates []cellGates, now time.Time) rende
 func certificateWords(certificates []*pb.CertificateStatus, now time.Time) (lines []string) {
 	for _, c := range certificates {
 		end := c.GetNotAfter().AsTime()
-		line := fmt.Sprintf("certificate   %s, until %s", c.GetName(), render.Instant(c.GetNotAfter()))
+		name := c.GetKey() + " " + c.GetName()
+		line := fmt.Sprintf("certificate   %s, until %s", name, render.Instant(c.GetNotAfter()))
 		switch left := end.Sub(now); {
 		case left <= 0:
-			line = "WARNING       " + c.GetName() + ": the certificate has ENDED at " + render.Instant(c.GetNotAfter())
+			line = "WARNING       " + name + ": the certificate has ENDED at " + render.Instant(c.GetNotAfter())
 		case left < 14*24*time.Hour:
-			line = fmt.Sprintf("WARNING       %s: the certificate ends in %d days, at %s; replace its files", c.GetName(), int(left.Hours()/24), render.Instant(c.GetNotAfter()))
+			line = fmt.Sprintf("WARNING       %s: the certificate ends in %d days, at %s; replace its files", name, int(left.Hours()/24), render.Instant(c.GetNotAfter()))
 		}
 		lines = append(lines, line)
 	}

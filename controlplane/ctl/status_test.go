@@ -18,8 +18,8 @@ func TestCertificateWords(t *testing.T) {
 		left  time.Duration
 		warns string
 	}{{15 * day, ""}, {14*day - time.Hour, "ends in 13 days"}, {-time.Second, "ENDED"}} {
-		lines := certificateWords([]*pb.CertificateStatus{{Name: "spiffe://d/controlplane/a", NotAfter: timestamppb.New(now.Add(row.left))}}, now)
-		if len(lines) != 1 || strings.HasPrefix(lines[0], "WARNING") != (row.warns != "") || !strings.Contains(lines[0], row.warns) || !strings.Contains(lines[0], "spiffe://d/controlplane/a") {
+		lines := certificateWords([]*pb.CertificateStatus{{Key: "etcd.tls", Name: "spiffe://d/controlplane/a", NotAfter: timestamppb.New(now.Add(row.left))}}, now)
+		if len(lines) != 1 || strings.HasPrefix(lines[0], "WARNING") != (row.warns != "") || !strings.Contains(lines[0], row.warns) || !strings.Contains(lines[0], "etcd.tls spiffe://d/controlplane/a") {
 			t.Errorf("%s before its end: %q", row.left, lines)
 		}
 	}

@@ -49,7 +49,7 @@ func (s *Service) ResumeCell(ctx context.Context, who Caller, c CellChange) (cor
 // that holds this cell's fence row: a fence carried out anywhere else would prove
 // nothing.
 func (s *Service) UpdateCell(ctx context.Context, who Caller, c CellChange, spec core.CellSpec) (core.Cell, []string, error) {
-	if v := spec.Check(); len(v) > 0 {
+	if v := s.CellFaults(spec); len(v) > 0 {
 		return core.Cell{}, nil, rpcstatus.Invalid(v...)
 	}
 	var changed []string

@@ -16,7 +16,7 @@ import (
 // makes it ACTIVE. Each step is idempotent: a repeat goes on where the last try
 // ended. The same id with another spec is core.ErrCellExists.
 func (s *Service) ProvisionCell(ctx context.Context, who Caller, spec core.CellSpec, operationID string, validateOnly bool) (core.Cell, error) {
-	if v := spec.Check(); len(v) > 0 {
+	if v := s.CellFaults(spec); len(v) > 0 {
 		return core.Cell{}, rpcstatus.Invalid(v...)
 	}
 	cell, err := s.knowCell(ctx, who, spec, operationID, validateOnly)

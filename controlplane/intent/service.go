@@ -8,6 +8,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
 // Shards is the fencer's side of provisioning.
@@ -55,6 +56,14 @@ type Service struct {
 	Sales Sales
 	// ApprovalTTL is how long an approval waits for a decision; 0: 24 h.
 	ApprovalTTL time.Duration
+	// Encrypted refuses cells whose stores would be reached in plain text also on
+	// loopback: whatever runs without dev. Another machine's always are.
+	Encrypted bool
+}
+
+// CellFaults gives every broken rule of a spec that is to be stored, with its path.
+func (s *Service) CellFaults(spec core.CellSpec) []rpcstatus.Violation {
+	return append(spec.Check(), spec.Encrypted(!s.Encrypted)...)
 }
 
 // visible waits until the view holds what was just written, so that the caller's

@@ -37,6 +37,8 @@ type Files struct {
 	// LockTimeout is how long writers may finish before the fence ends their
 	// backends; 0: the fencer's default.
 	LockTimeout time.Duration
+	// Encrypted refuses an address without sslmode=verify-full also on loopback.
+	Encrypted bool
 }
 
 // Open implements Shards.
@@ -50,7 +52,7 @@ func (f Files) Fencer(ctx context.Context, spec core.CellSpec) (*fencer.Fencer, 
 	if err != nil {
 		return nil, fmt.Errorf("shard.fencer_dsn_file of cell %s: %w: %s", spec.ID, fencer.ErrUnreachable, secretfile.Class(err))
 	}
-	return fencer.Open(ctx, strings.TrimSpace(string(dsn)), fencer.Options{LockWait: f.LockTimeout})
+	return fencer.Open(ctx, strings.TrimSpace(string(dsn)), fencer.Options{LockWait: f.LockTimeout, Encrypted: f.Encrypted})
 }
 
 // Install writes a new cell's fence row and gives the version that stands; a

@@ -8,17 +8,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/kafka"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
+	"github.com/cellquota/cellquota/internal/transport"
 )
 
 // Kafka ensures topics by a short-lived client for each cell's own brokers.
-type Kafka struct{}
+type Kafka struct {
+	// Log receives what is said of certificate files; nil: nobody.
+	Log *slog.Logger
+}
+
+// Access is how a cell's brokers are reached, by the files that its spec names. Errors
+// name the key.
+func Access(spec core.KafkaSpec, log *slog.Logger) ([]kgo.Opt, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	access := kafka.Access{Mechanism: spec.SASL.Mechanism, User: spec.SASL.User, PasswordFile: spec.SASL.PasswordFile}
+	if spec.TLS.Enabled() {
+		identity, err := transport.LoadTLS(transport.TLSFiles{
+			CAFile: spec.TLS.CAFile, CertFile: spec.TLS.CertFile, KeyFile: spec.TLS.KeyFile, ServerName: spec.TLS.ServerName,
+		}, log)
+		if err != nil {
+			return nil, fmt.Errorf("kafka.tls: %w", err)
+		}
+		access.TLS = identity
+	}
+	return access.Options()
+}
 
 // Events is the topic to which every cell's outbox publishes what became of
 // orders (contract, section 6). The first cell provisioned on its brokers makes
@@ -34,10 +59,14 @@ const (
 // before it acknowledges. Errors: rpcstatus.ErrUnavailable when no broker
 // answers; ErrFailedPrecondition when the topic is there with other partitions,
 // or the brokers refuse it.
-func (Kafka) Ensure(ctx context.Context, spec core.KafkaSpec) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(spec.Brokers...), kgo.ClientID("cellquota-controlplane"))
+func (k Kafka) Ensure(ctx context.Context, spec core.KafkaSpec) error {
+	access, err := Access(spec, k.Log)
 	if err != nil {
-		return fmt.Errorf("%w: kafka.brokers: %v", rpcstatus.ErrFailedPrecondition, err) //nolint:errorlint // driver errors end here
+		return fmt.Errorf("%w: %v", rpcstatus.ErrFailedPrecondition, err) //nolint:errorlint // errors of files end here
+	}
+	client, err := kafka.New(spec.Brokers, append(access, kgo.ClientID("cellquota-controlplane"))...)
+	if err != nil {
+		return fmt.Errorf("%w: %v", rpcstatus.ErrFailedPrecondition, err) //nolint:errorlint // driver errors end here
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)

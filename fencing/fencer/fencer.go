@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cellquota/cellquota/fencing"
+	"github.com/cellquota/cellquota/internal/postgres"
 )
 
 //go:embed sql/install.sql
@@ -41,6 +42,9 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// LockWait is how long writers may finish before their backends are ended [1s]; 1 ms to 1 min.
 	LockWait time.Duration
+	// Encrypted refuses an address without sslmode=verify-full also on loopback; off this
+	// machine it is always refused.
+	Encrypted bool
 }
 
 // Fencer is one connection to one shard under the fencer's role. Not for concurrent use.
@@ -50,9 +54,10 @@ type Fencer struct {
 	canceled atomic.Bool // a notice said that synchronous replication was not awaited
 }
 
-// Open connects to the shard at dsn. ErrUnreachable when it does not answer in time.
+// Open connects to the shard at dsn. ErrUnreachable when it does not answer in time;
+// postgres.ErrAddress and postgres.ErrPlainText for an address that may not be used.
 func Open(ctx context.Context, dsn string, o Options) (*Fencer, error) {
-	cfg, err := pgx.ParseConfig(dsn)
+	cfg, err := postgres.Parse(dsn, postgres.Policy{Encrypted: o.Encrypted})
 	if err != nil {
 		return nil, fmt.Errorf("fencer address: %w: it is no address that can be read", ErrUnreachable) // the driver's text repeats it
 	}

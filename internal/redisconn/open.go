@@ -2,20 +2,23 @@ package redisconn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/cellquota/cellquota/internal/transport"
 )
 
 // Options of one client.
 type Options struct {
 	Target
-	Password   string      // of the servers; "": none is asked for. Sentinels are asked without one
-	TLS        *tls.Config // of servers and sentinels alike; nil: none
-	ClientName string      // shown by CLIENT LIST
+	Password   string // of the servers; "": none is asked for. Sentinels are asked without one
+	ClientName string // shown by CLIENT LIST
+	// Dial opens the connections to servers and sentinels alike; nil: plain text that does
+	// not leave this machine, also where a sentinel or a cluster names another.
+	Dial transport.Dialer
 
 	Timeout    time.Duration // of a dial, a read and a write; above 0
 	PoolSize   int           // connections; 0: the driver's default, ten per processor
@@ -40,8 +43,11 @@ func Open(o Options) (*Client, error) {
 	if faults := o.Check(); len(faults) > 0 {
 		return nil, errors.Join(ErrTarget, errors.New("redis."+faults[0].Field+" "+faults[0].Rule))
 	}
+	if o.Dial == nil {
+		o.Dial = transport.StoreDialer(nil)
+	}
 	u := &redis.UniversalOptions{
-		Addrs: o.Addrs, IsClusterMode: o.Mode == Cluster, Password: o.Password, TLSConfig: o.TLS, ClientName: o.ClientName,
+		Addrs: o.Addrs, IsClusterMode: o.Mode == Cluster, Password: o.Password, Dialer: o.Dial, ClientName: o.ClientName,
 		OnConnect: o.OnConnect, PoolSize: o.PoolSize, MaxRetries: o.MaxRetries,
 		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, DialerRetries: 1,
 		ContextTimeoutEnabled: true, DisableIdentity: true,

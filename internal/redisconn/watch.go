@@ -2,7 +2,6 @@ package redisconn
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/cellquota/cellquota/internal/transport"
 )
 
 // ErrNoMaster: no sentinel that answers knows the master.
@@ -23,33 +24,50 @@ type watch struct {
 	addrs     []string
 	sentinels []*redis.SentinelClient // in the order of addrs
 	timeout   time.Duration
-	tls       *tls.Config
+	open      transport.Dialer
 
 	mu    sync.Mutex
-	conns map[*conn]struct{} // bounded by the pool that they are in
+	conns map[net.Conn]string // to which server; bounded by the pool that they are in
 }
 
-// conn is a connection to the server at addr; closing it forgets it.
-type conn struct {
+// plain is a connection that is forgotten when it is closed. It is a TCP connection, so
+// that the driver can look whether the server has closed it.
+type plain struct {
 	*net.TCPConn
 
 	watch *watch
-	addr  string
 }
 
 // Close implements net.Conn.
-func (c *conn) Close() error {
-	c.watch.mu.Lock()
-	delete(c.watch.conns, c)
-	c.watch.mu.Unlock()
+func (c *plain) Close() error {
+	c.watch.forget(c)
 	return c.TCPConn.Close()
 }
 
+// secured is the same of a connection under TLS.
+type secured struct {
+	net.Conn
+
+	watch *watch
+}
+
+// Close implements net.Conn.
+func (c *secured) Close() error {
+	c.watch.forget(c)
+	return c.Conn.Close()
+}
+
+func (w *watch) forget(c net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.conns, c)
+}
+
 func newWatch(o Options) *watch {
-	w := &watch{name: o.master(), addrs: o.Addrs, timeout: o.Timeout, tls: o.TLS, conns: map[*conn]struct{}{}}
+	w := &watch{name: o.master(), addrs: o.Addrs, timeout: o.Timeout, open: o.Dial, conns: map[net.Conn]string{}}
 	for _, addr := range o.Addrs {
 		w.sentinels = append(w.sentinels, redis.NewSentinelClient(&redis.Options{
-			Addr: addr, TLSConfig: o.TLS, ClientName: o.ClientName, PoolSize: 2, MaxRetries: -1, DialerRetries: 1,
+			Addr: addr, Dialer: o.Dial, ClientName: o.ClientName, PoolSize: 2, MaxRetries: -1, DialerRetries: 1,
 			DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, ContextTimeoutEnabled: true, DisableIdentity: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		}))
@@ -138,30 +156,20 @@ func (w *watch) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := (&net.Dialer{Timeout: w.timeout}).DialContext(ctx, network, addr)
+	within, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	raw, err := w.open(within, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	tcp, ok := raw.(*net.TCPConn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("redisconn: %s is no TCP connection", network), raw.Close())
+	var c net.Conn = &secured{Conn: raw, watch: w}
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		c = &plain{TCPConn: tcp, watch: w}
 	}
-	c := &conn{TCPConn: tcp, watch: w, addr: addr}
 	w.mu.Lock()
-	w.conns[c] = struct{}{}
-	w.mu.Unlock()
-	if w.tls == nil {
-		return c, nil
-	}
-	cfg := w.tls.Clone()
-	if cfg.ServerName == "" {
-		cfg.ServerName, _, _ = net.SplitHostPort(addr) // as the driver does for an address that it is given
-	}
-	secured := tls.Client(c, cfg)
-	if err := secured.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return secured, nil
+	defer w.mu.Unlock()
+	w.conns[c] = addr
+	return c, nil
 }
 
 // follow ends the connections to servers other than the master and returns its address.
@@ -171,9 +179,9 @@ func (w *watch) follow(ctx context.Context) (string, error) {
 		return "", err
 	}
 	w.mu.Lock()
-	var stale []*conn
-	for c := range w.conns {
-		if c.addr != addr {
+	var stale []net.Conn
+	for c, to := range w.conns {
+		if to != addr {
 			stale = append(stale, c)
 		}
 	}

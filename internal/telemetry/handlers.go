@@ -21,6 +21,8 @@ type handlers struct {
 	level *slog.LevelVar
 	token string // "": loopback, everybody may
 	log   *slog.Logger
+
+	tokenFile string // read again for each call
 }
 
 func (h handlers) mux() http.Handler {
@@ -55,9 +57,13 @@ func (h handlers) allowed(r *http.Request) bool {
 	if h.token == "" {
 		return true
 	}
+	want := h.token
+	if now, err := readToken(h.tokenFile); err == nil && now != "" {
+		want = now
+	}
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	want, got := sha256.Sum256([]byte(h.token)), sha256.Sum256([]byte(given))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(want[:], got[:]) == 1
+	wanted, got := sha256.Sum256([]byte(want)), sha256.Sum256([]byte(given))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(wanted[:], got[:]) == 1
 }
 
 func (h handlers) healthz(w http.ResponseWriter, _ *http.Request) {

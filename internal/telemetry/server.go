@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cellquota/cellquota/internal/config"
 )
 
 // Ready tells whether the process should get traffic, and if not, why: reasons
@@ -23,6 +26,7 @@ type Ready func() (ok bool, reasons map[string]string)
 type Server struct {
 	listener net.Listener
 	http     *http.Server
+	scheme   string
 }
 
 // ServerOption is something a metrics server may be given.
@@ -30,12 +34,32 @@ type ServerOption func(*serverOptions)
 
 type serverOptions struct {
 	tokenFile string
+	tls       *tls.Config
 	log       *slog.Logger
+}
+
+// Options are the settings of the metrics port in a process's configuration. identity is
+// the process's certificate (tls.*); nil: it has none.
+func Options(cfg config.Common, identity *tls.Config, log *slog.Logger) []ServerOption {
+	opts := []ServerOption{WithServerLog(log)}
+	if cfg.MetricsTokenFile != "" {
+		opts = append(opts, WithTokenFile(cfg.MetricsTokenFile))
+	}
+	if identity != nil && (cfg.MetricsTLS || !config.Loopback(cfg.MetricsAddr)) {
+		opts = append(opts, WithTLS(identity))
+	}
+	return opts
+}
+
+// WithTLS encrypts. Required unless the server listens on loopback.
+func WithTLS(identity *tls.Config) ServerOption {
+	return func(o *serverOptions) { o.tls = identity }
 }
 
 // WithTokenFile makes every caller show the bearer token that the file holds
 // (at least 16 bytes; the trailing newline is not part of it). Required unless
-// the server listens on loopback.
+// the server listens on loopback. The file is read again for each call; one that cannot
+// be read any more leaves the last token.
 func WithTokenFile(path string) ServerOption {
 	return func(o *serverOptions) { o.tokenFile = path }
 }
@@ -48,6 +72,9 @@ func WithServerLog(log *slog.Logger) ServerOption {
 
 // ErrNeedsToken refuses a metrics port that other machines could read freely.
 var ErrNeedsToken = errors.New("metrics_addr: not on loopback: needs metrics_token_file")
+
+// ErrNeedsTLS refuses a metrics port that would tell a token to whoever listens.
+var ErrNeedsTLS = errors.New("metrics_addr: not on loopback: needs tls.cert_file and tls.key_file")
 
 // MetricsServer listens on addr ("127.0.0.1:0" picks a port, see Addr) and
 // serves, once Serve runs:
@@ -75,8 +102,11 @@ func MetricsServer(addr string, reg *prometheus.Registry, ready Ready, level *sl
 	if err != nil {
 		return nil, fmt.Errorf("metrics_addr: %w", err)
 	}
-	if token == "" && !onLoopback(l.Addr()) {
+	switch far := !onLoopback(l.Addr()); {
+	case far && token == "":
 		return nil, errors.Join(fmt.Errorf("%w (%s)", ErrNeedsToken, l.Addr()), l.Close())
+	case far && o.tls == nil:
+		return nil, errors.Join(fmt.Errorf("%w (%s)", ErrNeedsTLS, l.Addr()), l.Close())
 	}
 	if ready == nil {
 		ready = func() (bool, map[string]string) { return true, nil }
@@ -84,9 +114,10 @@ func MetricsServer(addr string, reg *prometheus.Registry, ready Ready, level *sl
 	if level == nil {
 		level = new(slog.LevelVar)
 	}
-	h := handlers{reg: reg, ready: ready, level: level, token: token, log: o.log}
-	return &Server{listener: l, http: &http.Server{
+	h := handlers{reg: reg, ready: ready, level: level, token: token, tokenFile: o.tokenFile, log: o.log}
+	return &Server{listener: l, scheme: schemeOf(o.tls), http: &http.Server{
 		Handler:           h.mux(),
+		TLSConfig:         o.tls,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
@@ -97,8 +128,15 @@ func MetricsServer(addr string, reg *prometheus.Registry, ready Ready, level *sl
 // Addr is the address the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// URL is "http://" and the address.
-func (s *Server) URL() string { return "http://" + s.Addr().String() }
+// URL is "http://" or "https://" and the address.
+func (s *Server) URL() string { return s.scheme + s.Addr().String() }
+
+func schemeOf(identity *tls.Config) string {
+	if identity == nil {
+		return "http://"
+	}
+	return "https://"
+}
 
 // Serve answers until Shutdown, or until ctx ends, and returns nil then. It is
 // made to be a member of a lifecycle.Group: being the last thing to stop, it
@@ -106,7 +144,11 @@ func (s *Server) URL() string { return "http://" + s.Addr().String() }
 func (s *Server) Serve(ctx context.Context) error {
 	end := context.AfterFunc(ctx, func() { _ = s.http.Close() })
 	defer end()
-	if err := s.http.Serve(s.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	serve := s.http.Serve
+	if s.http.TLSConfig != nil {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
+	}
+	if err := serve(s.listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("metrics server: %w", err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -12,7 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cellquota/cellquota/internal/config"
 	"github.com/cellquota/cellquota/internal/telemetry"
+	"github.com/cellquota/cellquota/internal/testkit"
+	"github.com/cellquota/cellquota/internal/transport"
 )
 
 const token = "0123456789abcdef"
@@ -165,6 +169,68 @@ func TestBeyondLoopbackNeedsAToken(t *testing.T) {
 	cancel()
 	if err := srv.Serve(ctx); err != nil {
 		t.Errorf("an ended context ends the server: %v", err)
+	}
+}
+
+// Off loopback the port is encrypted with the certificate as its files are, and plain
+// text is not understood; the token follows its file.
+func TestTheMetricsPortIsEncrypted(t *testing.T) {
+	if _, err := telemetry.MetricsServer("0.0.0.0:0", telemetry.NewRegistry(), nil, nil, telemetry.WithTokenFile(tokenFile(t, token))); !errors.Is(err, telemetry.ErrNeedsTLS) {
+		t.Fatalf("a token would go over the network in plain text: %v", err)
+	}
+	dir, file := t.TempDir(), tokenFile(t, token)
+	ca := testkit.NewAuthority(t)
+	shown := ca.Issue(dir)
+	identity, err := transport.LoadTLS(transport.TLSFiles{CertFile: shown.Cert, KeyFile: shown.Key}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := config.Common{MetricsAddr: "0.0.0.0:0", MetricsTokenFile: file}
+	near := config.Common{MetricsAddr: "127.0.0.1:0", MetricsTLS: true, MetricsTokenFile: file}
+	srv, err := telemetry.MetricsServer(far.MetricsAddr, telemetry.NewRegistry(), nil, nil, telemetry.Options(far, identity.HTTPS(), slog.New(slog.DiscardHandler))...)
+	if err != nil || !strings.HasPrefix(srv.URL(), "https://") {
+		t.Fatalf("off loopback with both: %v", err)
+	}
+	if err := srv.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	url := start(t, nil, nil, telemetry.Options(near, identity.HTTPS(), slog.New(slog.DiscardHandler))...)
+	get := func(auth string) (int, *x509.Certificate, int) {
+		t.Helper()
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: shown.Client(t), ForceAttemptHTTP2: true, DisableKeepAlives: true}}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", auth)
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode, resp.TLS.PeerCertificates[0], resp.ProtoMajor
+	}
+	code, first, proto := get("Bearer " + token)
+	if code != http.StatusOK || proto != 2 {
+		t.Errorf("with the token: %d over HTTP/%d", code, proto)
+	}
+	if code, _, _ := get("Bearer other"); code != http.StatusUnauthorized {
+		t.Errorf("with another token: %d", code)
+	}
+	shown = ca.Issue(dir)
+	if err := os.WriteFile(file, []byte("fedcba9876543210"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, second, _ := get("Bearer fedcba9876543210")
+	if code != http.StatusOK || second.Equal(first) {
+		t.Errorf("after token and certificate were replaced on disk: %d, the old certificate: %v", code, second.Equal(first))
+	}
+	plain, err := http.Get("http://" + strings.TrimPrefix(url, "https://") + "/metrics") //nolint:noctx // a stranger's
+	if err == nil {
+		defer func() { _ = plain.Body.Close() }()
+		if plain.StatusCode != http.StatusBadRequest {
+			t.Errorf("plain text was answered with %d", plain.StatusCode)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -26,11 +27,45 @@ type Authority struct {
 // PEMFiles are the files of one identity.
 type PEMFiles struct{ Cert, Key, CA string }
 
+// Client is what a client shows and trusts by these files.
+func (f PEMFiles) Client(t testing.TB) *tls.Config {
+	t.Helper()
+	pool, text := x509.NewCertPool(), readPEM(t, f.CA)
+	if !pool.AppendCertsFromPEM(text) {
+		t.Fatalf("%s holds no certificate", f.CA)
+	}
+	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{f.pair(t)}, ServerName: "localhost", MinVersion: tls.VersionTLS12}
+}
+
+// Server is what a server shows by these files; it asks callers for nothing.
+func (f PEMFiles) Server(t testing.TB) *tls.Config {
+	t.Helper()
+	return &tls.Config{Certificates: []tls.Certificate{f.pair(t)}, MinVersion: tls.VersionTLS12}
+}
+
+func (f PEMFiles) pair(t testing.TB) tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+func readPEM(t testing.TB, file string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 // NewAuthority makes an authority that nobody trusts yet.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, key: newKey(t)}
-	template := certificate("authority", time.Now().Add(time.Hour))
+	template := certificate("authority", time.Now().Add(365*24*time.Hour)) // not what a test of ends looks at
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
 	if err == nil {

@@ -20,6 +20,12 @@ type KafkaCluster struct {
 // them by itself). It is gone when the test ends.
 func Kafka(t testing.TB, brokers int) *KafkaCluster {
 	t.Helper()
+	return KafkaWith(t, brokers)
+}
+
+// KafkaWith is Kafka with options of kfake: TLS, SASL.
+func KafkaWith(t testing.TB, brokers int, options ...kfake.Opt) *KafkaCluster {
+	t.Helper()
 	if brokers < 1 {
 		t.Fatalf("a Kafka cluster has at least one broker, not %d", brokers)
 	}
@@ -27,7 +33,7 @@ func Kafka(t testing.TB, brokers int) *KafkaCluster {
 	for i := range ports {
 		ports[i] = FreePort(t)
 	}
-	k := &KafkaCluster{options: []kfake.Opt{kfake.NumBrokers(brokers), kfake.Ports(ports...), kfake.DataDir(t.TempDir())}}
+	k := &KafkaCluster{options: append([]kfake.Opt{kfake.NumBrokers(brokers), kfake.Ports(ports...), kfake.DataDir(t.TempDir())}, options...)}
 	k.Start(t)
 	t.Cleanup(func() { k.Stop(t) })
 	return k

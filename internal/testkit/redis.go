@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"context"
+	"crypto/tls"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -23,6 +24,7 @@ type RedisServer struct {
 	password string
 	proc     *process
 	paused   bool
+	tls      *tls.Config // nil: plain text
 }
 
 // Redis starts a redis-server without persistence. args are added to its command
@@ -32,6 +34,20 @@ func Redis(t testing.TB, args ...string) *RedisServer {
 	t.Helper()
 	s := newRedis(t)
 	s.args = s.plainArgs(args...)
+	s.Start(t)
+	return s
+}
+
+// RedisTLS is Redis that speaks TLS alone, under these files, and asks its callers for
+// no certificate unless args say "--tls-auth-clients", "yes".
+func RedisTLS(t testing.TB, files PEMFiles, args ...string) *RedisServer {
+	t.Helper()
+	s := newRedis(t)
+	s.tls = files.Client(t)
+	s.args = s.plainArgs(append([]string{
+		"--port", "0", "--tls-port", strconv.Itoa(s.port.number), "--tls-cert-file", files.Cert, "--tls-key-file", files.Key,
+		"--tls-ca-cert-file", files.CA, "--tls-auth-clients", "no",
+	}, args...)...)
 	s.Start(t)
 	return s
 }
@@ -81,7 +97,7 @@ func (s *RedisServer) PID() int { return s.proc.pid }
 // Client is a new client of the server, closed when the test ends.
 func (s *RedisServer) Client(t testing.TB) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password, TLSConfig: s.tls})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -97,7 +113,7 @@ func (s *RedisServer) Start(t testing.TB) {
 		t.Fatalf("start redis-server: %v", err)
 	}
 	s.proc = proc
-	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password, MaxRetries: -1, TLSConfig: s.tls})
 	defer func() { _ = c.Close() }()
 	Eventually(t, redisReady, func() error {
 		if proc.ended() {
@@ -124,7 +140,7 @@ func (s *RedisServer) Restart(t testing.TB) {
 // FlushAll deletes every key, as the fat finger would; functions stay.
 func (s *RedisServer) FlushAll(t testing.TB) {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password})
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: s.password, TLSConfig: s.tls})
 	defer func() { _ = c.Close() }()
 	if err := c.FlushAll(context.WithoutCancel(t.Context())).Err(); err != nil {
 		t.Fatalf("FLUSHALL: %v", err)

@@ -22,36 +22,62 @@ type Expiry struct {
 	clock clock.Clock
 	log   *slog.Logger
 	ends  *prometheus.GaugeVec
-	names []string
-	held  []*TLS
+	held  []watched
+}
+
+// watched is one certificate of one identity.
+type watched struct {
+	key  string
+	look func() (Held, bool)
+}
+
+// Ending is a certificate that this process holds.
+type Ending struct {
+	Key string // tls, tls.ca, http, etcd.tls …
+	Held
 }
 
 // NewExpiry makes a watch of nothing.
 func NewExpiry(c clock.Clock, log *slog.Logger, reg prometheus.Registerer) (*Expiry, error) {
 	e := &Expiry{clock: c, log: log, ends: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "cellquota", Name: "certificate_not_after_seconds",
-		Help: "End of a certificate that this process uses, Unix seconds, by configuration key (tls, http, etcd.tls).",
+		Help: "End of a certificate that this process uses, Unix seconds, by configuration key (tls, http, etcd.tls, redis.tls, kafka.tls, shard); with .ca the first end among its authorities.",
 	}, []string{"certificate"})}
 	return e, reg.Register(e.ends)
 }
 
-// Add watches the identity of a configuration key; nil, or one without a certificate,
-// is nothing to watch.
+// Add watches the identity of a configuration key, its authorities as key.ca; nil is
+// nothing to watch. What it has later, when its files change, is watched too.
 func (e *Expiry) Add(key string, t *TLS) {
 	if t == nil {
 		return
 	}
-	if _, _, ok := t.Leaf(); ok {
-		e.names, e.held = append(e.names, key), append(e.held, t)
-		e.look(len(e.held) - 1)
+	e.AddCertificate(key, t.Leaf)
+	e.AddCertificate(key+".ca", t.Authority)
+}
+
+// AddCertificate watches what look finds, which reads it anew at each call.
+func (e *Expiry) AddCertificate(key string, look func() (Held, bool)) {
+	e.held = append(e.held, watched{key, look})
+	e.look(e.held[len(e.held)-1])
+}
+
+// All lists the certificates as they are now, in the order of Add.
+func (e *Expiry) All() []Ending {
+	var out []Ending
+	for _, w := range e.held {
+		if held, ok := w.look(); ok {
+			out = append(out, Ending{w.key, held})
+		}
 	}
+	return out
 }
 
 // Run looks every hour until ctx ends, and returns nil then.
 func (e *Expiry) Run(ctx context.Context) error {
 	for {
-		for i := range e.held {
-			e.look(i)
+		for _, w := range e.held {
+			e.look(w)
 		}
 		if err := e.clock.Sleep(ctx, expiryEvery); err != nil {
 			return nil //nolint:nilerr // asked to stop
@@ -59,13 +85,13 @@ func (e *Expiry) Run(ctx context.Context) error {
 	}
 }
 
-func (e *Expiry) look(i int) {
-	name, end, ok := e.held[i].Leaf()
+func (e *Expiry) look(w watched) {
+	held, ok := w.look()
 	if !ok {
 		return
 	}
-	e.ends.WithLabelValues(e.names[i]).Set(float64(end.Unix()))
-	if left := end.Sub(e.clock.Now()); left < Expiring {
-		e.log.Warn("a certificate ends soon", "event", "certificate_expiring", "certificate", e.names[i], "name", name, "not_after", end, "left", left.Round(time.Minute))
+	e.ends.WithLabelValues(w.key).Set(float64(held.End.Unix()))
+	if left := held.End.Sub(e.clock.Now()); left < Expiring {
+		e.log.Warn("a certificate ends soon", "event", "certificate_expiring", "certificate", w.key, "name", held.Name, "not_after", held.End, "left", left.Round(time.Minute))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,16 @@ import (
 	"github.com/cellquota/cellquota/internal/testkit"
 	"github.com/cellquota/cellquota/internal/transport"
 )
+
+// nobody is an identity without files: nothing in it ends.
+func nobody(t *testing.T) *transport.TLS {
+	t.Helper()
+	identity, err := transport.LoadTLS(transport.TLSFiles{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
+}
 
 func loaded(t *testing.T, f testkit.PEMFiles) *transport.TLS {
 	t.Helper()
@@ -97,13 +108,21 @@ func TestExpiry(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Add("none", nil)
+		e.Add("http", nobody(t))
 		e.Add("tls", loaded(t, ca.IssueUntil(t.TempDir(), end, "spiffe://cellquota.test/cell/cell-1")))
 		if strings.Contains(log.String(), "certificate_expiring") != row.warns {
 			t.Errorf("%s before the end: %s", row.left, log)
 		}
 		families, err := reg.Gather()
-		if err != nil || len(families) != 1 || families[0].GetMetric()[0].GetGauge().GetValue() != float64(end.Unix()) {
+		if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 2 || families[0].GetMetric()[0].GetGauge().GetValue() != float64(end.Unix()) {
 			t.Errorf("metric: %v, %v", families, err)
+		}
+		var keys []string
+		for _, one := range e.All() {
+			keys = append(keys, one.Key+" "+one.Name)
+		}
+		if want := []string{"tls spiffe://cellquota.test/cell/cell-1", "tls.ca CN=authority"}; !slices.Equal(keys, want) {
+			t.Errorf("held %q, want %q", keys, want)
 		}
 	}
 }

@@ -50,6 +50,9 @@ func (p plaintext) allow(a net.Addr) error {
 	return fmt.Errorf("%w (%v)", ErrPlainText, a)
 }
 
+// Local reports whether an address cannot be reached from another machine.
+func Local(a net.Addr) bool { return local(a) }
+
 // local reports whether an address cannot be reached from another machine.
 func local(a net.Addr) bool {
 	switch addr := a.(type) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,6 +23,9 @@ type TLSFiles struct {
 	CertFile string // chain of this process
 	KeyFile  string // its private key
 	CAFile   string // authorities that sign its peers
+	// ServerName is the name that the certificate of a store must have; "": the host
+	// that is dialled. Between processes of ours it stays empty: Peer says who they are.
+	ServerName string
 }
 
 // TLS is an identity that is read again whenever one of its files changes, so
@@ -31,12 +35,16 @@ type TLS struct {
 	files TLSFiles
 	log   *slog.Logger
 
-	mu     sync.Mutex
-	stamp  [3]fileStamp
-	server credentials.TransportCredentials
-	client credentials.TransportCredentials
-	config *tls.Config // of clients
+	mu        sync.Mutex
+	stamp     [3]fileStamp
+	server    credentials.TransportCredentials
+	client    credentials.TransportCredentials
+	config    *tls.Config // of clients
+	authority Held        // the first to end
 }
+
+// maxPEM bounds a file of certificates: paths come from operators' files too.
+const maxPEM = 1 << 20
 
 type fileStamp struct {
 	modified time.Time
@@ -67,8 +75,11 @@ func (t *TLS) look() (stamp [3]fileStamp, err error) {
 			continue
 		}
 		info, err := os.Stat(path)
-		if err != nil {
+		switch {
+		case err != nil:
 			return stamp, fmt.Errorf("tls: %w", err)
+		case !info.Mode().IsRegular() || info.Size() > maxPEM:
+			return stamp, fmt.Errorf("tls: %s: must be a regular file of at most %d bytes", path, maxPEM)
 		}
 		stamp[i] = fileStamp{info.ModTime(), info.Size()}
 	}
@@ -85,38 +96,53 @@ func (t *TLS) read(stamp [3]fileStamp) error {
 		}
 		pairs = append(pairs, pair)
 	}
-	pool, err := authorities(t.files.CAFile)
+	pool, first, err := authorities(t.files.CAFile)
 	if err != nil {
 		return err
 	}
-	t.stamp = stamp
+	t.stamp, t.authority = stamp, first
 	t.server = credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: pairs,
 		// Operators may show a bearer token instead of a certificate; who may
 		// do without one is the Authenticator's decision.
 		ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven,
 	})
-	t.config = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: pairs, RootCAs: pool} // stores may be older than TLS 1.3
+	t.config = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: pairs, RootCAs: pool, ServerName: t.files.ServerName} // stores may be older than TLS 1.3
 	ours := t.config.Clone()
 	ours.MinVersion = tls.VersionTLS13
 	t.client = credentials.NewTLS(ours)
 	return nil
 }
 
-// authorities reads a file of certificates; none for no file, which trusts nobody.
-func authorities(file string) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
+// authorities reads a file of certificates, and which of them ends first; none for no
+// file, which trusts nobody.
+func authorities(file string) (pool *x509.CertPool, first Held, err error) {
+	pool = x509.NewCertPool()
 	if file == "" {
-		return pool, nil
+		return pool, Held{}, nil
 	}
-	pem, err := os.ReadFile(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("tls.ca_file: %w", err)
+		return nil, Held{}, fmt.Errorf("tls.ca_file: %w", err)
 	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errors.New("tls.ca_file: holds no certificate")
+	for rest := text; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if block.Type != "CERTIFICATE" || err != nil {
+			continue // a key or a comment in between is not an authority
+		}
+		pool.AddCert(cert)
+		if first.End.IsZero() || cert.NotAfter.Before(first.End) {
+			first = Held{cert.Subject.String(), cert.NotAfter}
+		}
 	}
-	return pool, nil
+	if first.End.IsZero() {
+		return nil, Held{}, errors.New("tls.ca_file: holds no certificate")
+	}
+	return pool, first, nil
 }
 
 // current returns the credentials of the newest readable files.

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // database/sql driver "pgx", which goose speaks to
+	"github.com/jackc/pgx/v5/stdlib" // database/sql, which goose speaks to
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/cellquota/cellquota/cell/shard/migrations"
+	"github.com/cellquota/cellquota/internal/postgres"
 )
 
 // versionTable lies in the schema itself, so that a dump of the schema carries its own step.
@@ -73,10 +74,11 @@ func Check(ctx context.Context, dsn string) (Report, error) {
 }
 
 func open(ctx context.Context, dsn string) (*sql.DB, error) {
-	db, err := sql.Open("pgx", dsn)
+	cfg, err := postgres.Parse(dsn, postgres.Policy{}) // run by hand: nobody says here whether this is development
 	if err != nil {
-		return nil, fmt.Errorf("shard address: %w", err)
+		return nil, fmt.Errorf("dsn-file: %w", err)
 	}
+	db := stdlib.OpenDB(*cfg)
 	if err := db.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("reach the shard: %w", err), db.Close())
 	}

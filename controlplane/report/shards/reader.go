@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cellquota/cellquota/internal/postgres"
 	"github.com/cellquota/cellquota/internal/secretfile"
 )
 
@@ -23,6 +23,9 @@ type Options struct {
 	Timeout time.Duration
 	// MaxConns per shard [3], at most 10: reports must not take a shard's connections from its cell.
 	MaxConns int32
+	// Encrypted refuses an address without sslmode=verify-full also on loopback; off this
+	// machine it is always refused.
+	Encrypted bool
 }
 
 // Reader holds a small pool per shard, opened at first use by the cell's reader_dsn_file.
@@ -63,9 +66,9 @@ func (r *Reader) pool(dsnFile string) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %s", ErrUnreachable, dsnFile, secretfile.Class(err))
 	}
-	cfg, err := pgxpool.ParseConfig(strings.TrimSpace(string(dsn)))
+	cfg, err := postgres.ParsePool(string(dsn), postgres.Policy{Encrypted: r.o.Encrypted})
 	if err != nil {
-		return nil, fmt.Errorf("%w: the address in %s cannot be read", ErrUnreachable, dsnFile)
+		return nil, fmt.Errorf("%w: %s %w", ErrUnreachable, dsnFile, err)
 	}
 	cfg.MaxConns, cfg.MaxConnIdleTime = r.o.MaxConns, time.Minute
 	cfg.ConnConfig.ConnectTimeout = r.o.Timeout

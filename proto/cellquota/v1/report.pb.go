@@ -448,7 +448,9 @@ type CertificateStatus struct {
 	// Its subject or SAN.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Its end.
-	NotAfter      *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	NotAfter *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=not_after,json=notAfter,proto3" json:"not_after,omitempty"`
+	// Configuration key that names its file: tls, etcd.tls; with .ca the first to end of the authorities there.
+	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -495,6 +497,13 @@ func (x *CertificateStatus) GetNotAfter() *timestamppb.Timestamp {
 		return x.NotAfter
 	}
 	return nil
+}
+
+func (x *CertificateStatus) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
 }
 
 // VerifyRequest says what to check.
@@ -2460,10 +2469,11 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\brevision\x18\x04 \x01(\x03R\brevision\x12\x1e\n" +
 	"\vview_age_ms\x18\x05 \x01(\x03R\tviewAgeMs\x12'\n" +
 	"\x0fprogram_version\x18\x06 \x01(\tR\x0eprogramVersion\x12\x16\n" +
-	"\x06detail\x18\a \x01(\tR\x06detail\"`\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\"r\n" +
 	"\x11CertificateStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x127\n" +
-	"\tnot_after\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\"0\n" +
+	"\tnot_after\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\bnotAfter\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\"0\n" +
 	"\rVerifyRequest\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\"n\n" +
