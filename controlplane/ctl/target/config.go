@@ -2,6 +2,7 @@ package target
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -19,6 +20,9 @@ type config struct {
 	Contexts map[string]named `yaml:"contexts"`
 }
 
+// defaultTrustDomain is the servers' default of trust_domain.
+const defaultTrustDomain = "cellquota"
+
 // named is one named platform.
 type named struct {
 	EndpointsFile string            `yaml:"endpoints_file"`
@@ -26,6 +30,7 @@ type named struct {
 	Edges         []string          `yaml:"edges"`
 	TokenFile     string            `yaml:"token_file"`
 	TokenFiles    map[string]string `yaml:"token_files"`
+	TrustDomain   string            `yaml:"trust_domain"`
 	TLS           *struct {
 		CertFile string `yaml:"cert_file"`
 		KeyFile  string `yaml:"key_file"`
@@ -61,6 +66,7 @@ func fromContext(file, name string) (Target, error) {
 		return Target{}, fmt.Errorf("%w: %s: contexts.%s: needs endpoints_file or control_planes", ErrConfig, file, name)
 	}
 	t := Target{Name: name, ControlPlanes: x.ControlPlanes, Edges: x.Edges, token: x.token}
+	t.trustDomain = cmp.Or(x.TrustDomain, defaultTrustDomain)
 	if x.TLS != nil {
 		t.tls = &transport.TLSFiles{CertFile: x.TLS.CertFile, KeyFile: x.TLS.KeyFile, CAFile: x.TLS.CAFile}
 	}

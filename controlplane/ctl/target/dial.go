@@ -17,6 +17,11 @@ func (t Target) Dial(r Role) (*client.Client, error) {
 	}
 	o := client.Options{Addrs: t.ControlPlanes, Dev: t.tls == nil, Token: token, Dial: func(d *transport.DialOptions) { d.WaitForReady = false }}
 	if t.tls != nil {
+		o.Dial = func(d *transport.DialOptions) {
+			d.WaitForReady = false
+			// A cell or an edge has a certificate of the same authorities, and would get the token.
+			d.Peer = transport.Peer{Domain: t.trustDomain, Workload: "controlplane/"}
+		}
 		if o.TLS, err = transport.LoadTLS(*t.tls, slog.New(slog.DiscardHandler)); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrConfig, t.Name, err)
 		}

@@ -56,7 +56,9 @@ type Target struct {
 	DataDir string
 
 	token func(Role) (string, error) // "" without an error: none is needed
-	tls   *transport.TLSFiles
+	tls   *transport.TLSFiles // nil: plain text, which stays on this machine
+	// trustDomain is that of the control plane's certificate.
+	trustDomain string
 }
 
 // Find says which platform is meant.
