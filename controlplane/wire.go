@@ -147,7 +147,7 @@ func (p *parts) security(group *lifecycle.Group) error {
 		return err
 	}
 	known := []transport.Authenticator{
-		transport.Certificates(p.cfg.TrustDomain), operators.Authenticate, access.Tokens{View: p.view, Clock: p.clock}.Authenticate,
+		transport.Certificates(p.cfg.TrustDomain), operators.Authenticate, access.Tokens{View: p.view, Clock: p.clock, Lost: p.store.Lost}.Authenticate,
 	}
 	if p.cfg.Dev {
 		known = append(known, transport.DevWorkloads())

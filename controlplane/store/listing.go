@@ -17,6 +17,7 @@ type listing struct {
 	campaigns  map[ids.CampaignID]core.Campaign
 	unreadable map[core.BookKey]bool
 	cluster    cluster
+	blurred    bool // the record of the cluster cannot be read
 }
 
 // judged are the kinds that a listing is made of.
@@ -31,6 +32,7 @@ func listed(k keys, entries []Entry) listing {
 		if e.Err != nil && e.Kind == KindBook {
 			l.unreadable[k.bookOf(e.Key)] = true
 		}
+		l.blurred = l.blurred || e.Err != nil && e.Kind == KindCluster
 		switch v := e.Value.(type) {
 		case core.Book:
 			l.books[v.Key] = v

@@ -201,7 +201,9 @@ func (p *past) take(entries []Entry) {
 // loss is latched; the listing stands.
 func (p *past) list(entries []Entry, revision int64) {
 	l := listed(p.keys, entries)
-	_ = p.recovered(l.cluster) // before books are compared; a loss is latched
+	if !l.blurred {
+		_ = p.recovered(l.cluster) // before books are compared; a loss is latched
+	}
 	if why := p.missing(l, revision); why != "" {
 		_ = p.lose("%s", why)
 		p.begin(false)

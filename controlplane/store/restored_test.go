@@ -239,3 +239,23 @@ func list(t *testing.T, s *store.Store) {
 		t.Fatal(err)
 	}
 }
+
+// Records that were made in another cluster are a loss to the first listing already,
+// before anybody leads: the runbook restores under a token of its own.
+func TestAListingKnowsAnotherCluster(t *testing.T) {
+	p := demo(t)
+	lead(t, p.Store, "t1")
+	fresh := another(t, p)
+	list(t, fresh)
+	if fresh.Lost() != "" {
+		t.Fatalf("the cluster that it is: %s", fresh.Lost())
+	}
+	if _, err := p.etcd.Client(t).Put(testkit.Deadline(t), prefix+"/cluster", "\x01\x08\x07"); err != nil { // schema 1, cluster_id: 7
+		t.Fatal(err)
+	}
+	fresh = another(t, p)
+	list(t, fresh)
+	if !strings.Contains(fresh.Lost(), "cluster 7") {
+		t.Errorf("%q: want the other cluster named", fresh.Lost())
+	}
+}

@@ -25,17 +25,17 @@ import (
 func TestEtcdRunbook(t *testing.T) {
 	t.Parallel()
 	text := house(t).read(t, "docs/runbooks/etcd.md")
-	etcd := testkit.EtcdWith(t, 1, func(c *embed.Config) { c.QuotaBackendBytes = 16 << 20 })
+	etcd := testkit.EtcdWith(t, 1, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })
 	client, ctx := etcd.Client(t), testkit.Deadline(t)
 	full := func() error {
 		var err error
 		for i := 0; err == nil && i < 64; i++ {
-			_, err = client.Put(ctx, "/filled", strings.Repeat("x", 1<<20)) // history, not keys: compaction is what helps
+			_, err = client.Put(ctx, "/filled", strings.Repeat("x", 256<<10)) // history, not keys: compaction is what helps
 		}
 		return err
 	}
 	if err := full(); err == nil {
-		t.Fatal("etcd took 64 MiB into 16")
+		t.Fatal("etcd took 16 MiB into 4")
 	}
 	backup, revision := filepath.Join(t.TempDir(), "backup.db"), int64(0)
 	calls := map[string]func() error{

@@ -2,6 +2,7 @@ package shards
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -28,11 +29,20 @@ type Options struct {
 	Encrypted bool
 }
 
-// Reader holds a small pool per shard, opened at first use by the cell's reader_dsn_file.
+// Reader holds a small pool per shard, opened at first use by the cell's reader_dsn_file,
+// and again when what the file holds has changed: a password was rotated.
 type Reader struct {
 	o     Options
 	mu    sync.Mutex
-	pools map[string]*pgxpool.Pool // by the file that names the shard
+	pools map[string]opened // by the file that names the shard
+	// leaving are the ends of pools that were replaced; Close waits for them.
+	leaving sync.WaitGroup
+}
+
+// opened is a pool and the digest of what its file held.
+type opened struct {
+	pool *pgxpool.Pool
+	of   [sha256.Size]byte
 }
 
 // New makes a Reader; Close ends it.
@@ -43,30 +53,49 @@ func New(o Options) *Reader {
 	if o.MaxConns < 1 || o.MaxConns > 10 {
 		o.MaxConns = 3
 	}
-	return &Reader{o: o, pools: map[string]*pgxpool.Pool{}}
+	return &Reader{o: o, pools: map[string]opened{}}
 }
 
 // Close ends every pool.
 func (r *Reader) Close() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for file, pool := range r.pools {
-		pool.Close()
+	for file, in := range r.pools {
+		in.pool.Close()
 		delete(r.pools, file)
 	}
+	r.mu.Unlock()
+	r.leaving.Wait()
 }
 
+// pool gives the pool of the address that the file holds now. One that was opened by
+// an older address ends when the reads that it serves have ended, and those are
+// bounded. A file that cannot be read now, or holds nothing, leaves the pool that there
+// is: it is being written.
 func (r *Reader) pool(dsnFile string) (*pgxpool.Pool, error) {
+	dsn, err := secretfile.Read(context.Background(), dsnFile) // never waits
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if pool, ok := r.pools[dsnFile]; ok {
-		return pool, nil
+	old, had := r.pools[dsnFile]
+	of := sha256.Sum256([]byte(dsn))
+	if had && (err != nil || of == old.of || strings.TrimSpace(string(dsn)) == "") {
+		return old.pool, nil
 	}
-	dsn, err := secretfile.Read(context.Background(), dsnFile) // never waits
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %s", ErrUnreachable, dsnFile, secretfile.Class(err))
 	}
-	cfg, err := postgres.ParsePool(string(dsn), postgres.Policy{Encrypted: r.o.Encrypted})
+	pool, err := r.open(dsnFile, string(dsn))
+	if err != nil {
+		return nil, err
+	}
+	r.pools[dsnFile] = opened{pool, of}
+	if had {
+		r.leaving.Go(old.pool.Close)
+	}
+	return pool, nil
+}
+
+func (r *Reader) open(dsnFile, dsn string) (*pgxpool.Pool, error) {
+	cfg, err := postgres.ParsePool(dsn, postgres.Policy{Encrypted: r.o.Encrypted})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s %w", ErrUnreachable, dsnFile, err)
 	}
@@ -78,7 +107,6 @@ func (r *Reader) pool(dsnFile string) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	r.pools[dsnFile] = pool
 	return pool, nil
 }
 
