@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -76,8 +77,8 @@ func (r *Reader) pool(dsnFile string) (*pgxpool.Pool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old, had := r.pools[dsnFile]
-	of := sha256.Sum256([]byte(dsn))
-	if had && (err != nil || of == old.of || strings.TrimSpace(string(dsn)) == "") {
+	of := sha256.Sum256(dsn)
+	if had && (err != nil || of == old.of || len(bytes.TrimSpace(dsn)) == 0) {
 		return old.pool, nil
 	}
 	if err != nil {
