@@ -59,6 +59,7 @@ type Link struct {
 // Routes serves the edges.
 type Routes struct {
 	StaleAfter time.Duration `config:"stale_after" default:"10s" min:"1s" max:"10m" doc:"age of this replica's view from which it sends its edges to another replica; they serve what they know meanwhile"`
+	EdgeMemory time.Duration `config:"edge_memory" default:"5m" min:"1s" max:"24h" doc:"how long an edge counts as alive after its stream to this replica ended: key rotate waits until it has the key, or is forgotten"`
 }
 
 // Restore paces restores.

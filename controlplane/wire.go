@@ -217,7 +217,7 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 		Dial: func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, dial) },
 	})
 	group.Go("replicas", p.peers.Run)
-	p.routes = &api.Routes{View: p.view, Peers: p.peers, StaleAfter: p.cfg.Routes.StaleAfter, Clock: p.clock}
+	p.routes = &api.Routes{View: p.view, Peers: p.peers, StaleAfter: p.cfg.Routes.StaleAfter, Memory: p.cfg.Routes.EdgeMemory, Clock: p.clock}
 	if p.metrics, err = settle.NewMetrics(p.registry); err != nil {
 		return err
 	}

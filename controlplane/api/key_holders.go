@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
-	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -20,7 +20,13 @@ type CellKeys interface {
 	Keys(cell ids.CellID) map[string][]string
 }
 
-// holders are the live edges and cell processes with the keys that they have.
+// holders are the live edges and cell processes with the keys that they have. Who
+// counts: every process of a cell that holds a lease, and every edge that has a stream
+// to a replica or had one within routes.edge_memory. An edge without a stream serves on
+// with the last states it heard and may sign and verify; it is counted with the keys
+// that it told last, so a rotation goes on where those hold the new one, and else waits
+// for it to come back, or for the memory to end. The memory is the replica's: one that
+// began a moment ago does not know who was connected to it before.
 type holders struct {
 	all    []*pb.KeyHolder
 	silent []string // live, and nobody knows what they have
@@ -56,9 +62,7 @@ func (h *Access) holders(ctx context.Context) holders {
 // mine are the processes that are connected to this replica.
 func (h *Access) mine() (out []*pb.KeyHolder) {
 	if h.Routes != nil {
-		for id, keys := range h.Routes.Keys() {
-			out = append(out, &pb.KeyHolder{Name: access.Edge + "/" + id, Keys: keys})
-		}
+		out = append(out, h.Routes.Holders()...)
 	}
 	if h.Cells == nil {
 		return out
@@ -101,14 +105,21 @@ func keysAt(ctx context.Context, peers Peers, r core.Replica) ([]*pb.KeyHolder, 
 	return got.GetHolders(), err
 }
 
-// add takes a holder in. One that two replicas know has what both say: the older
-// stream may not have ended yet.
+// add takes a holder in. One that two replicas have a stream of has what both say: the
+// older stream may not have ended yet. Who has one knows better than who remembers one,
+// and of two who remember, who saw the edge last.
 func (k *holders) add(other *pb.KeyHolder) {
-	for _, known := range k.all {
-		if known.GetName() == other.GetName() {
-			known.Keys = slices.DeleteFunc(slices.Clone(known.GetKeys()), func(name string) bool { return !slices.Contains(other.GetKeys(), name) })
-			return
+	for i, known := range k.all {
+		if known.GetName() != other.GetName() {
+			continue
 		}
+		switch {
+		case other.GetAwayMs() < known.GetAwayMs():
+			k.all[i] = other
+		case other.GetAwayMs() == known.GetAwayMs():
+			known.Keys = slices.DeleteFunc(slices.Clone(known.GetKeys()), func(name string) bool { return !slices.Contains(other.GetKeys(), name) })
+		}
+		return
 	}
 	k.all = append(k.all, other)
 }
@@ -122,7 +133,11 @@ func (k holders) missing(key core.Key) (out []string) {
 			continue
 		}
 		if !slices.Contains(x.GetKeys(), key.Name()) && len(out) < maxMissing {
-			out = append(out, x.GetName())
+			name := x.GetName()
+			if away := time.Duration(x.GetAwayMs()) * time.Millisecond; away > 0 {
+				name += fmt.Sprintf(" (not connected for %s)", away.Round(time.Second))
+			}
+			out = append(out, name)
 		}
 	}
 	return out

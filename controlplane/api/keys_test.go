@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,7 +25,12 @@ func (k cellKeys) Keys(cell ids.CellID) map[string][]string { return k[cell] }
 // edge connects an edge with these keys; what it gets of key states comes out.
 func (r *rig) edge(id string, keys ...string) (tell func(keys ...string), states <-chan []*pb.KeyInfo) {
 	r.t.Helper()
-	stream, err := r.as("edge/" + id).Routing.WatchRoutes(testkit.Deadline(r.t))
+	return r.edgeUntil(testkit.Deadline(r.t), id, keys...)
+}
+
+func (r *rig) edgeUntil(ctx context.Context, id string, keys ...string) (tell func(keys ...string), states <-chan []*pb.KeyInfo) {
+	r.t.Helper()
+	stream, err := r.as("edge/" + id).Routing.WatchRoutes(ctx)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -119,6 +125,45 @@ func TestRotateKey(t *testing.T) {
 	delete(r.cellKeys, "cell-1")
 	if _, err := rotate("k3", "o3", false); !errors.Is(err, core.ErrKeyMissing) || !strings.Contains(rpcstatus.Metadata(err)["missing_at"], "cell/cell-1/alive has not told") {
 		t.Errorf("a silent process: %v", err)
+	}
+}
+
+// An edge that is alive but has no stream at this moment serves on, with what it knows: a rotation that forgot it
+// would sign permits that it refuses. It counts until it is forgotten, with the keys that it told last.
+func TestAnEdgeThatIsAwayCounts(t *testing.T) {
+	r := newRig(t)
+	ctx, sre := testkit.Deadline(t), r.as(access.SRE)
+	rotate := func(kid string) error {
+		_, err := sre.Access.RotateKey(ctx, &pb.RotateKeyRequest{Use: "permit", Kid: kid, OperationId: "rotate-" + kid})
+		return err
+	}
+	_, _ = r.edge("e1", "permit/k1", "permit/k2", "permit/k3")
+	r.has("e1", "permit/k1", "permit/k2", "permit/k3")
+	gone := func(keys ...string) {
+		t.Helper()
+		stream, cut := context.WithCancel(ctx)
+		_, _ = r.edgeUntil(stream, "e2", keys...)
+		r.has("e2", keys...)
+		cut()
+		testkit.Eventually(t, 10*time.Second, func() error {
+			if _, here := r.routes.Keys()["e2"]; here {
+				return errors.New("e2 is connected still")
+			}
+			return nil
+		})
+	}
+	gone("permit/k1")
+	r.hands.ahead.Store(int64(20 * time.Second))
+	if err := rotate("k2"); !errors.Is(err, core.ErrKeyMissing) || !strings.Contains(rpcstatus.Metadata(err)["missing_at"], "edge/e2 (not connected for 2") {
+		t.Errorf("an edge that is away lacks it: %v, %v", err, rpcstatus.Metadata(err))
+	}
+	gone("permit/k1", "permit/k2") // it came, told that it has the file, and left
+	if err := rotate("k2"); err != nil {
+		t.Errorf("an edge that is away told that it has it: %v", err)
+	}
+	r.hands.ahead.Store(int64(2 * time.Minute))
+	if err := rotate("k3"); err != nil {
+		t.Errorf("an edge that nobody saw for longer than the memory: %v", err)
 	}
 }
 

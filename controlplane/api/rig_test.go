@@ -162,7 +162,7 @@ func (r *rig) serve() {
 		r.t.Fatal(err)
 	}
 	verbs := &intent.Service{Store: r.store, View: r.view, Clock: clock.System(), Shards: r.shards, Topics: topics.Kafka{}}
-	r.routes = &api.Routes{View: r.view, Acked: func() {
+	r.routes = &api.Routes{View: r.view, Memory: time.Minute, Clock: r.hands, Acked: func() {
 		select {
 		case r.acks <- struct{}{}:
 		default:

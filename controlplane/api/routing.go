@@ -31,10 +31,14 @@ type Routes struct {
 	// StaleAfter is the age of the view from which an edge is sent to another replica;
 	// 0: never. Clock is asked for it.
 	StaleAfter time.Duration
-	Clock      clock.Clock
+	// Memory is how long an edge counts as alive after its stream ended; 0: not at all.
+	Memory time.Duration
+	// Clock is asked for both; nil where both are 0.
+	Clock clock.Clock
 
 	mu    sync.Mutex
 	edges map[string]*follower
+	away  map[string]absent // of edges that are in no stream of this replica
 }
 
 // follower is one edge's stream.
@@ -42,6 +46,15 @@ type follower struct {
 	acked int64
 	keys  []string // "USE/KID"
 }
+
+// absent is an edge whose stream ended; it serves on with what it knows.
+type absent struct {
+	keys []string
+	left time.Time
+}
+
+// maxAway bounds the edges that are remembered; the oldest is forgotten first.
+const maxAway = 1_000
 
 // maxKeyNames bounds the keys kept of an edge.
 const maxKeyNames = 3 * core.MaxKeys
@@ -150,6 +163,7 @@ func (h *Routes) join(hello *pb.WatchRoutesRequest) *follower {
 		h.edges = map[string]*follower{}
 	}
 	me := &follower{keys: named(hello)}
+	delete(h.away, hello.GetEdgeId())
 	h.edges[hello.GetEdgeId()] = me // a second stream of one edge takes the place of the first
 	return me
 }
@@ -158,9 +172,49 @@ func (h *Routes) leave(edge string, me *follower) {
 	h.mu.Lock()
 	if h.edges[edge] == me {
 		delete(h.edges, edge)
+		h.remember(edge, me.keys)
 	}
 	h.mu.Unlock()
 	h.tell()
+}
+
+// remember keeps what an edge had that left, and forgets who left too long ago.
+func (h *Routes) remember(edge string, keys []string) {
+	if h.Memory <= 0 {
+		return
+	}
+	if h.away == nil {
+		h.away = map[string]absent{}
+	}
+	now := h.Clock.Now()
+	h.away[edge] = absent{keys: keys, left: now}
+	oldest := edge
+	for id, a := range h.away {
+		switch {
+		case now.Sub(a.left) >= h.Memory:
+			delete(h.away, id)
+		case a.left.Before(h.away[oldest].left):
+			oldest = id
+		}
+	}
+	if len(h.away) > maxAway {
+		delete(h.away, oldest)
+	}
+}
+
+// Holders gives the edges that count as alive, connected or not, with their keys.
+func (h *Routes) Holders() (out []*pb.KeyHolder) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, e := range h.edges {
+		out = append(out, &pb.KeyHolder{Name: access.Edge + "/" + id, Keys: e.keys})
+	}
+	for id, a := range h.away {
+		if since := h.Clock.Now().Sub(a.left); since < h.Memory {
+			out = append(out, &pb.KeyHolder{Name: access.Edge + "/" + id, Keys: a.keys, AwayMs: max(1, since.Milliseconds())})
+		}
+	}
+	return out
 }
 
 func (h *Routes) tell() {

@@ -686,8 +686,11 @@ type KeyHolder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "edge/ID", or "cell/CELL/INSTANCE".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// "USE/KID", sorted; at most 64 of each use.
-	Keys          []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// "USE/KID", sorted; at most 64 of each use. Of an edge that is away what it told last.
+	Keys []string `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`
+	// How long an edge has not been connected to this replica, in milliseconds; 0: it is. It counts
+	// as alive for routes.edge_memory: it serves on with what it knows.
+	AwayMs        int64 `protobuf:"varint,3,opt,name=away_ms,json=awayMs,proto3" json:"away_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,6 +737,13 @@ func (x *KeyHolder) GetKeys() []string {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *KeyHolder) GetAwayMs() int64 {
+	if x != nil {
+		return x.AwayMs
+	}
+	return 0
 }
 
 // RotateKeyRequest names a key.
@@ -1558,10 +1568,11 @@ const file_cellquota_v1_access_proto_rawDesc = "" +
 	"\x0fListKeysRequest\"s\n" +
 	"\x10ListKeysResponse\x12,\n" +
 	"\x04keys\x18\x01 \x03(\v2\x18.cellquota.v1.SigningKeyR\x04keys\x121\n" +
-	"\aholders\x18\x02 \x03(\v2\x17.cellquota.v1.KeyHolderR\aholders\"3\n" +
+	"\aholders\x18\x02 \x03(\v2\x17.cellquota.v1.KeyHolderR\aholders\"L\n" +
 	"\tKeyHolder\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04keys\x18\x02 \x03(\tR\x04keys\"\xd1\x01\n" +
+	"\x04keys\x18\x02 \x03(\tR\x04keys\x12\x17\n" +
+	"\aaway_ms\x18\x03 \x01(\x03R\x06awayMs\"\xd1\x01\n" +
 	"\x10RotateKeyRequest\x12\x10\n" +
 	"\x03use\x18\x01 \x01(\tR\x03use\x12\x10\n" +
 	"\x03kid\x18\x02 \x01(\tR\x03kid\x129\n" +
