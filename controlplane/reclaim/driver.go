@@ -121,13 +121,21 @@ func (d *Driver) advance(ctx context.Context, w *work) error {
 	if w.reclaim.State >= fencing.Reclaimed && w.cell.State == core.CellFenced && !w.cell.Reclaimed {
 		return d.writeReclaimed(ctx, w)
 	}
-	for _, e := range w.reclaim.Due() {
+	due := w.reclaim.Due()
+	for i, e := range due {
 		stored, err := d.carryOut(ctx, w, e)
-		if err != nil || stored {
+		if err != nil || stored && !alike(due, i) {
 			return err
 		}
 	}
 	return d.finish(ctx, w)
+}
+
+// alike tells whether the effect behind this one is of another SKU of the same reclaim:
+// each stands on its own book, so that records of a thousand are not read a thousand
+// times. Bounded, for what is left is found again from the records.
+func alike(due []fencing.Effect, i int) bool {
+	return i+1 < min(len(due), maxSteps) && due[i].Kind == fencing.BookReclaim && due[i+1].Kind == fencing.BookReclaim
 }
 
 // carryOut does one effect and tells whether its outcome is stored. An effect
