@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/cellquota/cellquota/cell/events"
+	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/internal/ids"
 	eventsv1 "github.com/cellquota/cellquota/proto/cellquota/events/v1"
 	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -29,7 +30,8 @@ type Ask struct {
 	CampaignVersion int64              // of the rules the caller judged by
 	DeviceID        string
 	RiskTier        string
-	Traceparent     string // W3C, or ""
+	Holds           reservation.Holds // the campaign's bounds on unpaid orders
+	Traceparent     string            // W3C, or ""
 
 	// Baseline is for Direct alone: orders per second that the shard may make of this mirror while Redis
 	// is away; 0: the campaign has no mirror.
@@ -141,10 +143,12 @@ func (c *Client) admit(ctx context.Context, asks []Ask) []Result {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.budget)
 	defer cancel()
+	calls, at = c.holdBack(ctx, calls, at, results)
 	outs, errs := admitFunction.run(ctx, c, c.hot, calls)
 	for n, i := range at {
 		results[i] = calls[n].finish(outs[n], errs[n])
 	}
+	c.holdAdmitted(ctx, calls, outs)
 	return results
 }
 
@@ -208,7 +212,7 @@ func failed(err error) Result {
 func decodeResult(r reply) (Result, error) {
 	r.arity(13)
 	out := Result{
-		Outcome: Outcome(r.code(int(Clear))), State: cellquotav1.RequestState(r.int(1)), Reason: cellquotav1.Reason(r.int(2)),
+		Outcome: Outcome(r.code(int(TooManyUnpaid))), State: cellquotav1.RequestState(r.int(1)), Reason: cellquotav1.Reason(r.int(2)),
 		Reservation: ids.ReservationID(r.text(3)), Order: ids.OrderID(r.text(4)), ExpiresAtMS: r.int(5), AdmittedAtMS: r.int(6),
 		StockLeft: int32(r.int(7)), Request: ids.RequestID(r.text(8)), SKU: ids.SKUID(r.text(9)), OpensInMS: r.int(10),
 		Quantity: int32(r.int(11)), streamID: r.text(12),

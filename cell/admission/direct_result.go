@@ -47,6 +47,9 @@ func fromDirect(r shard.DirectResult) Result {
 	if o, ok := heldOutcomes[r.Reason]; ok && r.Outcome == shard.DirectHeld {
 		out.Outcome = o
 	}
+	if r.Outcome == shard.DirectRefused && r.Reason == reservation.TooManyUnpaid {
+		out.Outcome = TooManyUnpaid
+	}
 	return out
 }
 

@@ -79,6 +79,7 @@ func (c *Client) ApplyEffects(ctx context.Context, effects []Effect) []EffectRes
 		results[i] = outs[n]
 		results[i].Err = errs[n]
 	}
+	c.holdSettled(ctx, effects, results)
 	return results
 }
 

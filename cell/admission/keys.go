@@ -17,6 +17,10 @@ import (
 //	cq:{TAG}:BUILD:stats:SKU                    counters since the build
 //	cq:{TAG}:BUILD:nonce:NONCE                  a burnt permit
 //	cq:{TAG}:BUILD:record:SKU:REQUEST:USER      one request
+//	cq:{CAMPAIGN}:held:u:USER                   reservation, scored by the Unix ms until which it counts
+//	cq:{CAMPAIGN}:held:d:DEVICE                 the same of one device
+//
+// The last two belong to no mirror: a user's orders are of all SKUs. They are a hint (holds.go).
 //
 // TAG is CAMPAIGN, or CAMPAIGN:SKU when the purchase scope is the SKU. It is the
 // first pair of braces in every key and neither ids can hold a brace, so every key
@@ -67,6 +71,15 @@ const guard = ""
 func (s Scope) prefix() string { return "cq:{" + s.Tag() + "}:" }
 
 func (s Scope) metaKey() string { return s.prefix() + "meta" }
+
+// userHolds and deviceHolds are the sets of unpaid reservations (holds.go).
+func userHolds(campaign ids.CampaignID, user ids.UserID) string {
+	return "cq:{" + string(campaign) + "}:held:u:" + string(user)
+}
+
+func deviceHolds(campaign ids.CampaignID, device string) string {
+	return "cq:{" + string(campaign) + "}:held:d:" + device
+}
 
 // buildKeys makes the keys of one build of one mirror.
 type buildKeys string

@@ -44,12 +44,14 @@ const (
 	// Clear: nothing stands against a first attempt (Precheck); no such request
 	// here (Lookup).
 	Clear
+	// TooManyUnpaid: the user or the device holds as many unpaid orders as the campaign allows.
+	TooManyUnpaid
 )
 
 var outcomeNames = [...]string{
 	"UNDECIDED", "ACCEPTED", "REPLAYED", "CONFLICT", "ALREADY_RESERVED", "ALREADY_PURCHASED", "ORDER_CLOSED",
 	"TEMP_SOLD_OUT", "FINAL_SOLD_OUT", "QUEUE_FULL", "THROTTLED", "NOT_STARTED", "ENDED", "PAUSED",
-	"NOT_READY", "FENCED", "MOVED", "PERMIT_INVALID", "CLEAR",
+	"NOT_READY", "FENCED", "MOVED", "PERMIT_INVALID", "CLEAR", "TOO_MANY_UNPAID",
 }
 
 // String is the script's name of o, which is also the label of the metric.
@@ -57,8 +59,8 @@ func (o Outcome) String() string { return nameIn(outcomeNames[:], int(o)) }
 
 // Outcomes lists every decision, without Undecided.
 func Outcomes() []Outcome {
-	out := make([]Outcome, 0, Clear)
-	for o := Accepted; o <= Clear; o++ {
+	out := make([]Outcome, 0, TooManyUnpaid)
+	for o := Accepted; o <= TooManyUnpaid; o++ {
 		out = append(out, o)
 	}
 	return out

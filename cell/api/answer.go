@@ -32,6 +32,7 @@ var outcomes = map[admission.Outcome]pb.AdmitOutcome{
 	admission.Moved:            pb.AdmitOutcome_ADMIT_OUTCOME_MOVED,
 	admission.PermitInvalid:    pb.AdmitOutcome_ADMIT_OUTCOME_PERMIT_INVALID,
 	admission.Clear:            pb.AdmitOutcome_ADMIT_OUTCOME_CLEAR,
+	admission.TooManyUnpaid:    pb.AdmitOutcome_ADMIT_OUTCOME_TOO_MANY_UNPAID,
 }
 
 // decided is the answer to an ask that the mirror did not grant.

@@ -127,6 +127,6 @@ func (c *checked) admit() admission.Ask {
 	return admission.Ask{
 		Scope: scope(c.campaign, c.sku.ID), SKU: c.sku.ID, User: c.user, Request: c.request, Quantity: c.quantity, Domain: c.ask.GetDomain(),
 		Nonce: c.permit.Nonce, PermitExpiresAtMS: c.permit.Expires.UnixMilli(), Price: c.sku.Price, CampaignVersion: c.campaign.Version,
-		DeviceID: in.GetDeviceId(), RiskTier: in.GetRiskTier(), Traceparent: c.ask.GetTraceparent(),
+		DeviceID: in.GetDeviceId(), RiskTier: in.GetRiskTier(), Holds: c.campaign.Holds, Traceparent: c.ask.GetTraceparent(),
 	}
 }

@@ -3,6 +3,7 @@ package campaigns
 import (
 	"time"
 
+	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -25,6 +26,7 @@ type Campaign struct {
 	Baseline float64
 	// Cancelled: nothing is admitted any more, unpaid orders are closed and paid ones refunded.
 	Cancelled bool
+	Holds     reservation.Holds // bounds on unpaid orders
 	Buckets   []*pb.DomainBuckets
 	skus      map[ids.SKUID]SKU
 }
@@ -123,7 +125,8 @@ func readCampaign(row shard.CampaignRow) *Campaign {
 	}
 	c := &Campaign{
 		ID: row.ID, Version: row.Version, State: rules.GetState(), Spec: spec, OpenAt: spec.GetOpenAt().AsTime(), CloseAt: spec.GetCloseAt().AsTime(),
-		PerSKU: spec.GetPurchaseScope() != pb.PurchaseScope_PURCHASE_SCOPE_CAMPAIGN, Cancelled: rules.GetCancelled(), Buckets: rules.GetBuckets(), skus: map[ids.SKUID]SKU{},
+		PerSKU: spec.GetPurchaseScope() != pb.PurchaseScope_PURCHASE_SCOPE_CAMPAIGN, Cancelled: rules.GetCancelled(), Buckets: rules.GetBuckets(),
+		Holds: reservation.Holds{PerUser: spec.GetHolds().GetMaxUnpaidPerUser(), PerDevice: spec.GetHolds().GetMaxUnpaidPerDevice()}, skus: map[ids.SKUID]SKU{},
 	}
 	c.Direct = spec.GetAdmission() == pb.AdmissionMode_ADMISSION_MODE_DATABASE
 	c.Baseline = baseline(c)

@@ -68,7 +68,9 @@ func (f *batchFacts) of(m *Message, i int, fenceVersion int64) (*reservation.Fac
 }
 
 // unreadable: nobody can say by which rules the message is to become an order.
-func (f *batchFacts) unreadable(m *Message) bool { return f.rules[skuKey{m.Campaign, m.SKU}].unreadable }
+func (f *batchFacts) unreadable(m *Message) bool {
+	return f.rules[skuKey{m.Campaign, m.SKU}].unreadable
+}
 
 // scopeKey is the key of buyers and mirrors.
 func (r *batchRules) scopeKey(sku ids.SKUID) string {

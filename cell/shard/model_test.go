@@ -21,7 +21,7 @@ import (
 // model is the dumb twin of one SKU's shard: what must be true, in plain Go.
 type model struct {
 	granted, available, reserved, confirmed int32
-	orders                                  map[string]*modelOrder // by user
+	orders                                  map[string]*modelOrder    // by user
 	seen                                    map[string]shard.Decision // by reservation, and by user and request
 	refunds                                 int
 	expired                                 int // rounds of the clock that have passed
@@ -103,7 +103,7 @@ func walk(t *testing.T, mode func(*cellquotav1.CampaignRules)) {
 				b.fenceAndRestore()
 				m.granted, m.available = m.granted-m.available, 0
 			},
-			"refund":  m.refund(b),
+			"refund": m.refund(b),
 			"time": func(rt *rapid.T) {
 				b.advance(20 * time.Second) // everything born before is over, and so is the grace of its attempts
 				m.expired++

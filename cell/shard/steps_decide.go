@@ -50,7 +50,9 @@ func (r *stepRun) step(s *Step) (StepResult, error) {
 
 // needsRules: whether the campaign was cancelled, or its refunded units return to sale, is said by the
 // part of its rules that is in no column.
-func (s *Step) needsRules() bool { return s.Kind == StepStart || s.Kind == StepRefund || s.Kind == StepRefunded }
+func (s *Step) needsRules() bool {
+	return s.Kind == StepStart || s.Kind == StepRefund || s.Kind == StepRefunded
+}
 
 // mismatch records what was refused, once per callback, and marks the attempt unless money is known
 // to be with us by it.

@@ -146,7 +146,7 @@ func TestFaults(t *testing.T) {
 		{"policy: EQUAL}", "policy: SOMEHOW}", "skus[0].split.policy", "must be EQUAL"},
 		{"display: {title: \"…\"}", "display: [1]", "display", "must be a mapping"},
 		{"purchase_scope: SKU", "purchase_scope: &a SKU", "purchase_scope", "aliases, anchors and tags"},
-		{"inventory_mode: COUNTER", "inventory_mode: TOKEN", "skus[0].inventory_mode", "not served"},
+		{"inventory_mode: COUNTER", "inventory_mode: SERIAL", "skus[0].inventory_mode", "must be COUNTER or TOKEN"},
 		{"max_quantity_per_order: 1", "max_quantity_per_order: true", "max_quantity_per_order", "whole number"},
 		{"claim_from: 2026-11-10T23:30:00+08:00", "claim_from: 2026-11-11T00:30:00+08:00", "permits.claim_from", "must be before close_at"},
 	}

@@ -131,7 +131,7 @@ func skuSchema() node {
 		"sku_id":         {"anyOf": []node{pattern(skuPattern), {"type": "integer"}}},
 		"physical_stock": whole(1, quantity.Max).says("Units that the warehouse can allocate, over all unsettled campaigns of the SKU."),
 		"sale_limit":     whole(1, quantity.Max).says("Units that the campaign may sell; at most physical_stock."),
-		"inventory_mode": word(core.Inventories()).or("COUNTER").says("TOKEN: one row per unit. This release serves COUNTER."),
+		"inventory_mode": word(core.Inventories()).or("COUNTER").says("TOKEN: one row per unit, with a serial; at most 100000 units."),
 		"price": block([]string{"amount", "currency"}, map[string]node{
 			"amount":   pattern(`^(0|[1-9][0-9]{0,13})(\.[0-9]{1,4})?$`).says("A decimal in quotes."),
 			"currency": pattern(`^[A-Z]{3}$`).says("ISO 4217."),

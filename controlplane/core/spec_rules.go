@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cellquota/cellquota/allocator"
+	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
@@ -141,6 +142,20 @@ var (
 	currencyGrammar = regexp.MustCompile(`^[A-Z]{3}$`)
 )
 
+// maxTokenUnits bounds a SKU in TOKEN mode: a cell mints a row for each unit of a grant in the grant's
+// own transaction, and the largest grant is the whole limit.
+var maxTokenUnits = quantity.Must(100_000)
+
+// MayLimit refuses a limit of one SKU that its inventory mode cannot carry.
+func (s CampaignSpec) MayLimit(sku ids.SKUID, limit quantity.Quantity) error {
+	for _, one := range s.SKUs {
+		if one.ID == sku && one.Inventory == InventoryToken && limit.Cmp(maxTokenUnits) > 0 {
+			return invalid("sale_limit", fmt.Sprintf("must not be above %s with inventory_mode TOKEN", maxTokenUnits))
+		}
+	}
+	return nil
+}
+
 func (s SKUSpec) check(path string, listed map[ids.CellID]bool, f *faults) {
 	f.add(s.SaleLimit.IsZero(), path+".sale_limit", "is required: from 1 to 1000000000")
 	f.add(s.PhysicalStock.IsZero(), path+".physical_stock", "is required: from 1 to 1000000000")
@@ -148,6 +163,8 @@ func (s SKUSpec) check(path string, listed map[ids.CellID]bool, f *faults) {
 		fmt.Sprintf("must not be above physical_stock (%s)", s.PhysicalStock))
 	f.add(!s.SaleLimit.IsZero() && s.Reserve.Cmp(s.SaleLimit) > 0, path+".reserve", fmt.Sprintf("must not be above sale_limit (%s)", s.SaleLimit))
 	f.add(!known(inventoryNames, s.Inventory), path+".inventory_mode", "must be COUNTER or TOKEN")
+	f.add(s.Inventory == InventoryToken && s.SaleLimit.Cmp(maxTokenUnits) > 0, path+".sale_limit",
+		fmt.Sprintf("must not be above %s with inventory_mode TOKEN: each unit is a row, minted with its grant", maxTokenUnits))
 	f.add(!amountGrammar.MatchString(s.Price.Amount), path+".price.amount", `is required: a decimal such as "4999.00", at most 14 digits before and 4 after the point`)
 	f.add(!currencyGrammar.MatchString(s.Price.Currency), path+".price.currency", "is required: three capital letters (ISO 4217)")
 	f.add(!known(autoNames, s.TopUp.Policy), path+".top_up.policy", "must be AUTO or MANUAL")
@@ -203,8 +220,5 @@ func (s CampaignSpec) CheckServed() []rpcstatus.Violation {
 	var f faults
 	f.add(s.Mode == ModeLottery, "mode", "LOTTERY is not served by this release")
 	f.add(s.Routing == RoutingHomeRegion, "routing", "HOME_REGION is not served by this release")
-	for i, sku := range s.SKUs {
-		f.add(sku.Inventory == InventoryToken, fmt.Sprintf("skus[%d].inventory_mode", i), "TOKEN is not served by this release")
-	}
 	return f
 }

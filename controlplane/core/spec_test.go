@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,9 +151,28 @@ func TestServedByThisRelease(t *testing.T) {
 		t.Fatalf("the demo is not served: %v", v)
 	}
 	s := demoSpec()
-	s.Mode, s.Routing, s.SKUs[0].Inventory = core.ModeLottery, core.RoutingHomeRegion, core.InventoryToken
-	if v := s.CheckServed(); len(v) != 3 {
-		t.Errorf("%d refusals, want 3: %v", len(v), v)
+	s.Mode, s.Routing = core.ModeLottery, core.RoutingHomeRegion
+	if v := s.CheckServed(); len(v) != 2 {
+		t.Errorf("%d refusals, want 2: %v", len(v), v)
+	}
+	s = demoSpec()
+	s.SKUs[0].Inventory = core.InventoryToken
+	if v := s.CheckServed(); len(v) != 0 {
+		t.Errorf("a SKU with a row per unit is refused: %v", v)
+	}
+	sku := s.SKUs[0].ID
+	if err := s.MayLimit(sku, quantity.Must(100_000)); err != nil {
+		t.Error(err)
+	}
+	if v := rpcstatus.Violations(s.MayLimit(sku, quantity.Must(100_001))); len(v) != 1 || v[0].Field != "sale_limit" {
+		t.Errorf("raised above what a cell can mint: %v", v)
+	}
+	s.SKUs[0].SaleLimit, s.SKUs[0].PhysicalStock = quantity.Must(100_001), quantity.Must(100_001)
+	if v := s.Check(); !slices.ContainsFunc(v, func(x rpcstatus.Violation) bool { return x.Field == "skus[0].sale_limit" }) {
+		t.Errorf("published above it: %v", v)
+	}
+	if err := demoSpec().MayLimit(sku, quantity.Must(100_001)); err != nil {
+		t.Errorf("a counter is not bounded by rows: %v", err)
 	}
 	s = demoSpec()
 	s.Admission = core.AdmissionDatabase

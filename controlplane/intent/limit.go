@@ -57,6 +57,13 @@ func (s *Service) maySetLimit(ctx context.Context, tx *store.Tx, l SetLimit, val
 	if err := s.onSale(tx, l.Key.Campaign); err != nil {
 		return err
 	}
+	campaign, err := need(tx, l.Key.Campaign)
+	if err != nil {
+		return err
+	}
+	if err := campaign.Spec.MayLimit(l.Key.SKU, l.Limit); err != nil {
+		return err
+	}
 	if l.Limit.Cmp(l.Floor) < 0 {
 		return core.BelowFloor(l.Limit, l.Floor)
 	}

@@ -45,6 +45,7 @@ local OUTCOME = {
   MOVED = 16,
   PERMIT_INVALID = 17,
   CLEAR = 18,
+  TOO_MANY_UNPAID = 19, -- said by holds.go, before the script
 }
 
 -- outcomes of the functions that change a mirror
