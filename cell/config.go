@@ -132,9 +132,10 @@ type Admission struct {
 // Direct bounds what is sold by the shard alone: campaigns of admission DATABASE, and those with a
 // gate.baseline_rps while Redis is away.
 type Direct struct {
-	Batch   int           `config:"batch" default:"200" min:"1" max:"1000" doc:"requests in one transaction"`
-	Queue   int           `config:"queue" default:"2000" min:"1" max:"100000" doc:"requests that wait for a transaction in this process; more are answered QUEUE_FULL"`
-	Timeout time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"longest wait for the shard; a later answer is of unknown outcome"`
+	Batch         int           `config:"batch" default:"200" min:"1" max:"1000" doc:"requests in one transaction"`
+	Queue         int           `config:"queue" default:"2000" min:"1" max:"100000" doc:"requests that wait for a transaction in this process; more are answered QUEUE_FULL"`
+	Timeout       time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"longest wait for the shard; a later answer is of unknown outcome"`
+	BaselineAfter time.Duration `config:"baseline_after" default:"3s" min:"100ms" max:"10m" doc:"how long Redis must be away before campaigns with a gate.baseline_rps are sold by the shard alone"`
 }
 
 // Relay paces sweeper and scanner.

@@ -6,11 +6,13 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cellquota/cellquota/cell/events"
+	"github.com/cellquota/cellquota/cell/gate/keeper"
 	"github.com/cellquota/cellquota/internal/kafka"
 	"github.com/cellquota/cellquota/internal/lifecycle"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -30,6 +32,8 @@ type health struct {
 
 	mu    sync.Mutex
 	known map[string]string // of stores, by name
+
+	lockWait atomic.Int64 // nanoseconds that somebody waited for a lock of the shard, at the last probe
 }
 
 func newHealth(p *parts) *health {
@@ -55,6 +59,7 @@ func (h *health) run(ctx context.Context) error {
 		h.probe(ctx, "redis", func(ctx context.Context) error { _, err := h.p.mirror.Server(ctx); return err })
 		h.probe(ctx, "kafka", h.kafka.Ping)
 		h.clocks(ctx)
+		h.locks(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -76,6 +81,25 @@ func (h *health) probe(ctx context.Context, name string, ask func(context.Contex
 	if err != nil {
 		h.known[name] = err.Error()
 	}
+}
+
+// locks asks the shard how long anybody has been waiting for a lock; one that does not answer is told by
+// the pulse.
+func (h *health) locks(ctx context.Context) {
+	within, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	wait, err := h.p.shard.LongestLockWait(within)
+	if err != nil {
+		wait = 0
+	}
+	h.lockWait.Store(int64(wait))
+}
+
+// signals are what the gates are driven by beside the mirror's own figures: what this process's order
+// transactions met, and how long anybody in the shard waits for a lock, whichever process orders.
+func (h *health) signals() keeper.Signals {
+	met := h.p.shard.Pressure()
+	return keeper.Signals{Halt: h.halt(), FailureRate: met.FailureRate, LockWait: max(met.LockWait, time.Duration(h.lockWait.Load()))}
 }
 
 // clocks compares this process's clock with its stores'. A store that does not answer is another

@@ -170,6 +170,17 @@ func (m *mirrors) scopes() []admission.Scope {
 	return out
 }
 
+// baselines are the mirrors that the shard may stand in for while Redis is away.
+func (m *mirrors) baselines() []admission.Scope {
+	var out []admission.Scope
+	for _, c := range m.mirrored() {
+		if c.Baseline > 0 && c.Sells() {
+			out = append(out, scopesOf(c)...)
+		}
+	}
+	return out
+}
+
 // relayPlaces are the SKUs for the scanner.
 func (m *mirrors) relayPlaces() []relay.Place {
 	var out []relay.Place
@@ -189,7 +200,7 @@ func (m *mirrors) gatePlaces() []keeper.Place {
 		wait := maxWait(c)
 		rules := gate.Rules{
 			MaxWait: wait, MinRate: m.cfg.Gate.MinRate, Capacity: m.cfg.Gate.Capacity, PauseAfter: max(pauseWaits*wait, m.cfg.Gate.PauseAfter),
-			MaxFailure: maxFailure, PaymentWindow: c.Spec.GetReservationTtl().AsDuration(),
+			MaxFailure: maxFailure, PaymentWindow: paymentWindow(c),
 		}
 		for _, sku := range c.SKUs() {
 			out = append(out, keeper.Place{Scope: scopeOf(c, sku.ID), SKU: sku.ID, Rules: rules, Final: sku.Final, Paused: paused || sku.Paused || !c.Sells(), Why: why})
@@ -209,6 +220,17 @@ func maxWait(c *campaigns.Campaign) time.Duration {
 		return w
 	}
 	return defaultMaxWait
+}
+
+// paymentWindow is the shortest time that any customer of a campaign has to pay.
+func paymentWindow(c *campaigns.Campaign) time.Duration {
+	window := c.Spec.GetReservationTtl().AsDuration()
+	for _, d := range c.Spec.GetHolds().GetPaymentTtlByRisk() {
+		if ttl := d.AsDuration(); ttl > 0 {
+			window = min(window, ttl)
+		}
+	}
+	return window
 }
 
 // ready tells whether this process serves a campaign: its rules are in the snapshot, or it would not

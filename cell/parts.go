@@ -18,6 +18,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/admission"
 	"github.com/cellquota/cellquota/cell/api"
+	"github.com/cellquota/cellquota/cell/baseline"
 	"github.com/cellquota/cellquota/cell/campaigns"
 	"github.com/cellquota/cellquota/cell/link"
 	"github.com/cellquota/cellquota/cell/relay"
@@ -50,20 +51,22 @@ type parts struct {
 
 	kafka []kgo.Opt // of every client of the brokers
 
-	bell     *link.Bell
-	health   *health
-	shard    *shard.Store
-	standing *link.Standing
-	pulse    *pulse
-	mirror   *admission.Client
-	direct   *admission.Direct
-	relayed  relay.Deps
-	producer *relay.Producer
-	rules    *campaigns.Reader
-	mirrors  *mirrors
-	sweeper  *relay.Sweeper
-	gates    gates
-	statuses *status.Answerer
+	bell      *link.Bell
+	health    *health
+	shard     *shard.Store
+	standing  *link.Standing
+	pulse     *pulse
+	mirror    *admission.Client
+	direct    *admission.Direct
+	baselines *baseline.Loop
+	relayed   relay.Deps
+	producer  *relay.Producer
+	rules     *campaigns.Reader
+	mirrors   *mirrors
+	sweeper   *relay.Sweeper
+	gates     gates
+	writer    *leads // nil without the role admission
+	statuses  *status.Answerer
 }
 
 // newParts makes what needs no store.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cellquota/cellquota/cell/admission"
+	"github.com/cellquota/cellquota/cell/baseline"
 	"github.com/cellquota/cellquota/cell/closer"
 	"github.com/cellquota/cellquota/cell/events"
 	"github.com/cellquota/cellquota/cell/gate/keeper"
@@ -60,16 +61,22 @@ func (p *parts) startAdmission(group *lifecycle.Group) error {
 	if err != nil {
 		return err
 	}
+	p.writer = &leads{lock: p.shard, clock: p.clock, log: p.log}
 	driver, err := keeper.New(p.cfg.Gate.Interval, p.mirror, keeper.Deps{
 		Clock: p.clock, Logger: p.log, Registry: p.registry, Places: p.mirrors.gatePlaces,
-		Signals: func() keeper.Signals { return keeper.Signals{Halt: p.health.halt()} },
+		Signals: p.health.signals, Leads: p.writer.held.Load,
 	})
 	if err != nil {
 		return err
 	}
 	p.gates = gates{driver, p.rules}
 	p.direct = admission.NewDirect(p.shard, admission.DirectConfig{Batch: p.cfg.Direct.Batch, Queue: p.cfg.Direct.Queue, Timeout: p.cfg.Direct.Timeout}, p.mirror)
+	p.baselines = baseline.New(baseline.Config{
+		Owner: p.instance, Interval: p.cfg.Rebuild.Interval, After: p.cfg.Direct.BaselineAfter, Timeout: p.cfg.Rebuild.Timeout,
+	}, p.shard, p.mirror, p.producer, p.mirrors.baselines, p.clock, p.log)
 	group.Go("direct", p.direct.Run)
+	group.Go("baseline", p.baselines.Run)
+	group.Go("gate-writer", p.writer.run)
 	group.Go("rebuild", loop.Run)
 	group.Go("gate", driver.Run)
 	return nil

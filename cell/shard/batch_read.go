@@ -107,6 +107,7 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 			res.QueryRow().Scan(&f.messagesFrom, &f.state), f.readRules(res), f.readBuckets(res), f.readRaised(res), f.readEarlier(res), f.readFree(res))
 		r.now = after
 		r.store.metrics.lockWait.WithLabelValues(r.verb()).Observe(after.Sub(before).Seconds())
+		r.store.pressure.waited(r.store.clock.Now(), after.Sub(before))
 		return err
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -75,14 +76,30 @@ func (s *Store) Heartbeat(ctx context.Context) error {
 // its shard is told so, and one that is stopped loses the lock after Config.ReporterIdle. Call it
 // before every report.
 func (s *Store) TryReporterLock(ctx context.Context) (held bool, err error) {
-	s.reporter.Lock()
-	defer s.reporter.Unlock()
-	if conn := s.reporter.conn; conn != nil {
-		if err := conn.Ping(ctx); err == nil {
+	return s.tryLock(ctx, &s.reporter, "reporter_try")
+}
+
+// TryGateLock makes this process the one that writes the gates of its cell, as TryReporterLock does for
+// reports. Call it about once a second.
+func (s *Store) TryGateLock(ctx context.Context) (held bool, err error) {
+	return s.tryLock(ctx, &s.gates, "gates_try")
+}
+
+// sessionLock is an advisory lock that lives as long as a connection of its own.
+type sessionLock struct {
+	sync.Mutex
+	conn *pgx.Conn // holds the lock; nil: another process has it, or nobody
+}
+
+func (s *Store) tryLock(ctx context.Context, l *sessionLock, query string) (held bool, err error) {
+	l.Lock()
+	defer l.Unlock()
+	if l.conn != nil {
+		if err := l.conn.Ping(ctx); err == nil {
 			return true, nil
 		}
-		_ = conn.PgConn().Conn().Close()
-		s.reporter.conn = nil
+		_ = l.conn.PgConn().Conn().Close()
+		l.conn = nil
 	}
 	cfg := s.pool.Config().ConnConfig // a copy
 	postgres.Renew(cfg)
@@ -91,12 +108,22 @@ func (s *Store) TryReporterLock(ctx context.Context) (held bool, err error) {
 	if err != nil {
 		return false, translate(err)
 	}
-	if err := conn.QueryRow(ctx, sql("reporter_try")).Scan(&held); err != nil || !held {
+	if err := conn.QueryRow(ctx, sql(query)).Scan(&held); err != nil || !held {
 		_ = conn.Close(context.WithoutCancel(ctx))
 		return false, translate(err)
 	}
-	s.reporter.conn = conn
+	l.conn = conn
 	return true, nil
+}
+
+// drop closes the lock's connection at once.
+func (l *sessionLock) drop() {
+	l.Lock()
+	defer l.Unlock()
+	if l.conn != nil {
+		_ = l.conn.PgConn().Conn().Close()
+		l.conn = nil
+	}
 }
 
 // GiveUpReporterLock lets another process report: this one has nobody to report to.

@@ -24,5 +24,14 @@ ON CONFLICT (one) DO UPDATE SET written_at = excluded.written_at,
 -- name: reporter_try
 SELECT pg_try_advisory_lock(cellquota.lock_key() + 1);
 
+-- The lock of the process that writes the gates of the cell's mirrors.
+-- name: gates_try
+SELECT pg_try_advisory_lock(cellquota.lock_key() + 2);
+
+-- The longest that any session of this database has been waiting for a lock.
+-- name: longest_lock_wait
+SELECT coalesce(max(extract(epoch FROM clock_timestamp() - l.waitstart)), 0)::float8
+FROM pg_locks l WHERE NOT l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database());
+
 -- name: shard_now
 SELECT cellquota.now();

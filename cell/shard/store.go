@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,10 +38,10 @@ type Store struct {
 	writer atomic.Pointer[Writer]
 	specs  specCache
 
-	reporter struct {
-		sync.Mutex
-		conn *pgx.Conn // holds the advisory lock while this process reports
-	}
+	reporter sessionLock // while this process reports
+	gates    sessionLock // while it writes the gates
+
+	pressure pressure
 
 	// commit is how a transaction is committed; tests cut the connection here.
 	commit func(context.Context, pgx.Tx) error
@@ -90,12 +89,8 @@ func (s *Store) Certificate() (transport.Held, bool) {
 
 // Close ends every connection; transactions under way are rolled back.
 func (s *Store) Close() {
-	s.reporter.Lock()
-	if s.reporter.conn != nil {
-		_ = s.reporter.conn.PgConn().Conn().Close()
-		s.reporter.conn = nil
-	}
-	s.reporter.Unlock()
+	s.reporter.drop()
+	s.gates.drop()
 	s.pool.Close()
 }
 

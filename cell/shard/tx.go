@@ -52,6 +52,9 @@ func (s *Store) inTx(ctx context.Context, verb string, n need, fn func(context.C
 	for attempt := 1; ; attempt++ {
 		err = s.attempt(ctx, w, n, fn)
 		s.metrics.attempt(verb, err)
+		if verb == "apply_orders" || verb == "apply_direct" {
+			s.pressure.attempted(s.clock.Now(), err)
+		}
 		if !retryable(err) || errors.Is(err, ErrUnknownCommit) || attempt == maxAttempts {
 			break
 		}
