@@ -268,7 +268,7 @@ func TestAReplicaWithoutEtcd(t *testing.T) {
 	etcd := testkit.Etcd(t, 1)
 	putCells(t, etcd, 3)
 	wire := fault.New(t, etcd.Endpoint(0))
-	a, _ := replicaFor(t, etcd, operators(), "--etcd-endpoints", wire.Addr())
+	a, _ := replicaFor(t, etcd, operators(), "--etcd-endpoints", wire.Addr(), "--etcd-timeout", "1s")
 	ready(t, a)
 	meg := dial(t, a, client.Options{Token: "campaign-manager", Timeout: 40 * time.Second})
 	ann := dial(t, a, client.Options{Token: "sre", Timeout: 40 * time.Second})
@@ -298,9 +298,9 @@ func TestAReplicaWithoutEtcd(t *testing.T) {
 	}
 }
 
-// soon is how long a mutation may take to say that etcd is gone: its time-out, 3 s, a
-// third of it, and room for a busy machine.
-const soon = 9 * time.Second
+// soon is how long a mutation may take to say that etcd is gone: its time-out, 1 s
+// here, a third of it, and room for a busy machine.
+const soon = 7 * time.Second
 
 func withoutEtcd(t *testing.T, a *running, ann, meg *client.Client) {
 	t.Helper()

@@ -7,6 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
 	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
@@ -132,5 +136,49 @@ func TestAnyReplicaAnswersForTheCells(t *testing.T) {
 	st, err := follower.Reports.GetStatus(ctx, &pb.GetStatusRequest{})
 	if err != nil || len(st.GetReplicas()) != 2 || st.GetReplicas()[1].GetAnswers() || st.GetReplicas()[1].GetDetail() == "" || st.GetReplicas()[1].GetViewAgeMs() != -1 {
 		t.Errorf("status: %v, %v", st.GetReplicas(), err)
+	}
+}
+
+// A caller writes through one replica, which is gone then, and reads. The next replica's
+// view has not heard of the write: it says so instead of answering from before it, and the
+// third one answers.
+func TestAReadAfterAFailOverShowsTheWriteBeforeIt(t *testing.T) {
+	etcd := testkit.Etcd(t, 1)
+	putCell(t, etcd)
+	port := testkit.FreePort(t)
+	toFirst, toEtcd := fault.New(t, fmt.Sprintf("127.0.0.1:%d", port)), fault.New(t, etcd.Endpoint(0))
+	first, _ := replica(t, etcd, "--grpc-addr", fmt.Sprintf("127.0.0.1:%d", port), "--advertise-addr", toFirst.Addr())
+	late, _ := replica(t, etcd, "--etcd-endpoints", toEtcd.Addr())
+	third, _ := replica(t, etcd)
+	for _, r := range []*running{first, late, third} {
+		ready(t, r)
+	}
+	c, err := client.Dial(client.Options{Addrs: []string{toFirst.Addr(), late.listener.Addr().String(), third.listener.Addr().String()}, Dev: true, Token: "token"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	ctx := testkit.Deadline(t)
+	if _, err := c.Cells.GetCell(ctx, &pb.GetCellRequest{CellId: "cell-1"}); err != nil { // connected
+		t.Fatal(err)
+	}
+	toEtcd.Silence(fault.BothWays)
+	if _, err := c.Cells.PauseCell(ctx, &pb.PauseCellRequest{CellId: "cell-1", OperationId: "p1", Reason: "smoke"}); err != nil {
+		t.Fatal(err)
+	}
+	toFirst.Break()
+	got, err := c.Cells.GetCell(ctx, &pb.GetCellRequest{CellId: "cell-1"})
+	if err != nil || !got.GetCell().GetPaused() {
+		t.Fatalf("after the fail-over: %v, %v: want the cell paused", got, err)
+	}
+	// It was not the third one's luck: the late one refuses who has seen more, and
+	// answers whoever has not.
+	alone := dial(t, late, client.Options{Token: "token"})
+	if got, err := alone.Cells.GetCell(ctx, &pb.GetCellRequest{CellId: "cell-1"}); err != nil || got.GetCell().GetPaused() {
+		t.Errorf("the late replica's own view: %v, %v", got, err)
+	}
+	seen := metadata.AppendToOutgoingContext(ctx, client.MinRevisionHeader, "1000000")
+	if _, err := alone.Cells.GetCell(seen, &pb.GetCellRequest{CellId: "cell-1"}); status.Code(err) != codes.Unavailable {
+		t.Errorf("a view that is behind answers: %v, want UNAVAILABLE", err)
 	}
 }

@@ -160,7 +160,7 @@ func (p *parts) security(group *lifecycle.Group) error {
 	group.OnStop("refusals", refusals.Flush) // after the calls' hook, which is registered later
 	p.server = transport.ServerOptions{
 		Log: p.log, Dev: p.cfg.Dev, Authorizer: access.Authorize, Stopping: group.Stopping(), Authenticator: transport.FirstOf(known...),
-		Failed: refusals.Refused, MaxSend: transport.MaxSnapshot,
+		Failed: refusals.Refused, MaxSend: transport.MaxSnapshot, Extra: []grpc.ServerOption{grpc.ChainUnaryInterceptor(revisions(p.view, p.store))},
 	}
 	p.dial = transport.DialOptions{Dev: p.cfg.Dev, Workload: "controlplane/" + p.cfg.advertised()}
 	if !p.cfg.TLS.Enabled() {

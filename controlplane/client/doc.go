@@ -15,6 +15,10 @@
 // A replica that is not connected to within a quarter of a second is passed over.
 // Streams end with their replica; who opens one again gets the next.
 //
+// Each answer says how far its replica's view of etcd was, and each call asks, for ten
+// seconds, for a view that is as far as any answer was (revision.go): a read after a
+// fail-over shows the write before it, or comes from a third replica.
+//
 // Errors are sentinels of rpcstatus; the control plane's own are told apart by
 // rpcstatus.Reason (UNKNOWN_CELL, RESERVE_SHORT, NOT_LEADER, …) and carry their
 // numbers as metadata. rpcstatus.MayHaveHappened says whether a failed mutation

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/cellquota/cellquota/internal/clock"
@@ -36,12 +38,13 @@ type failover struct {
 	// wait makes calls wait, within their deadline, for any replica to be there.
 	wait bool
 	good atomic.Int64 // index of the replica in use
+	seen revision     // of etcd, in the answers so far
 }
 
 var _ grpc.ClientConnInterface = (*failover)(nil)
 
 func newFailover(addrs []string, o transport.DialOptions) (*failover, error) {
-	f := &failover{addrs: addrs, clock: clock.System(), wait: o.WaitForReady}
+	f := &failover{addrs: addrs, clock: clock.System(), wait: o.WaitForReady, seen: revision{clock: clock.System()}}
 	o.WaitForReady = false // to wait for one of several is this type's affair
 	for _, addr := range addrs {
 		conn, err := transport.Dial(addr, o)
@@ -88,7 +91,9 @@ func (f *failover) round(ctx context.Context, method string, req, reply any, aga
 		if !connected && !again { // to send it now would leave its outcome open
 			return reached, fmt.Errorf("%w: none of %d replicas is connected", rpcstatus.ErrUnavailable, len(f.conns))
 		}
-		err = f.conns[i].Invoke(ctx, method, req, reply, opts...)
+		var header metadata.MD
+		err = f.conns[i].Invoke(f.seen.ask(ctx), method, req, reply, append(slices.Clone(opts), grpc.Header(&header))...)
+		f.seen.told(header)
 		if !left(err) {
 			return true, err
 		}
