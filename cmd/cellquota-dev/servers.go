@@ -32,6 +32,9 @@ func etcdCommand() *cobra.Command {
 	f.StringVar(&c.AutoCompaction, "auto-compaction", historyKept, "how long history is kept, a duration of at least 1s; 0 keeps all of it")
 	f.Int64Var(&c.QuotaBytes, "quota-backend-bytes", 2<<30, "bound of the data; at it etcd raises NOSPACE and refuses writes")
 	f.StringVar(&c.LogLevel, "log-level", "warn", "debug, info, warn or error")
+	f.StringVar(&c.CertFile, "cert-file", "", "certificate, PEM; empty: plain text")
+	f.StringVar(&c.KeyFile, "key-file", "", "its private key, PEM")
+	f.StringVar(&c.CAFile, "ca-file", "", "authorities of those who call, who must then show a certificate, PEM")
 	require(cmd, "data-dir", "client-addr", "peer-addr", "cluster-token")
 	return cmd
 }
@@ -50,6 +53,9 @@ func kafkaCommand() *cobra.Command {
 	f.StringVar(&c.Addr, "addr", "", "127.0.0.1:port to listen on")
 	f.StringVar(&c.ClusterID, "cluster-id", "", "the cluster's id")
 	f.StringToStringVar(&c.BrokerConfigs, "broker-config", nil, "a broker setting, key=value; may be repeated")
+	f.StringVar(&c.CertFile, "cert-file", "", "certificate, PEM; empty: plain text")
+	f.StringVar(&c.KeyFile, "key-file", "", "its private key, PEM")
+	f.StringVar(&c.CAFile, "ca-file", "", "authorities of those who call, who must then show a certificate, PEM")
 	require(cmd, "data-dir", "addr", "cluster-id")
 	return cmd
 }

@@ -31,6 +31,10 @@ cell-1.shard.dsn_file=…, cell-1.control_plane.addrs=[…], cell-1.advertise_ad
 etcd.auto-compaction (24h) is how long etcd keeps its history,
 etcd.quota-backend-bytes (2 GiB) how much it may hold before it refuses writes.
 
+With --tls every listener speaks TLS alone, customers' HTTP and metrics too, etcd and
+Redis ask their callers for a certificate, PostgreSQL for verify-full; each start makes
+the authority and all certificates anew. endpoints.json names the files.
+
 With --control-planes 3 and --etcd cluster3 any one replica and any one member
 may die or freeze (cellctl dev kill controlplane-2, dev kill etcd-2, dev start
 etcd-2) and the platform goes on; a data directory keeps the kind of etcd that
@@ -76,6 +80,7 @@ func upCommand() *cobra.Command {
 	f.IntVar(&o.Processes, "processes", o.Processes, "processes per cell, or with --split-roles per role of a cell")
 	f.BoolVar(&o.SplitRoles, "split-roles", false, "give each role of a cell a process of its own: "+strings.Join(layout.Roles, ", "))
 	f.BoolVar(&o.Replicated, "replicated", false, "Redis and PostgreSQL with a replica each (with a later release)")
+	f.BoolVar(&o.TLS, "tls", false, "encrypt every connection, by an authority made at the start (DATA-DIR/tls), and run the servers without dev")
 	f.BoolVar(&o.Restart, "restart", false, "start again what ends by itself, with back-off")
 	f.StringArrayVar(&o.Set, "set", nil, "component.key=value; may be repeated")
 	f.StringVar(&binDir, "bin-dir", "", "where cellquotad and cellctl are (default: beside this program)")

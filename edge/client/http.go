@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ type Config struct {
 	Timeout  time.Duration // longest time of one call; 0: 15 s
 	Conns    int           // connections to each edge; 0: 512
 	Language string        // Accept-Language; "" sends none
+	TLS      *tls.Config   // of https:// edges; nil: what the machine trusts
 }
 
 // Client calls edges. It is safe for concurrent use.
@@ -69,6 +71,7 @@ func New(cfg Config) (*Client, error) {
 		MaxIdleConnsPerHost: conns,
 		MaxConnsPerHost:     conns,
 		IdleConnTimeout:     60 * time.Second,
+		TLSClientConfig:     cfg.TLS,
 		DisableCompression:  true,
 		WriteBufferSize:     2 << 10,
 		ReadBufferSize:      2 << 10,

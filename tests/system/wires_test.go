@@ -73,7 +73,7 @@ func startWiredIn(t *testing.T, dir string, cells int, args ...string) *wired {
 		"--cells", fmt.Sprint(cells),
 		"--set", first.ID + ".advertise_addr=" + w.door.Addr(),
 		"--set", fmt.Sprintf("%s.redis.addrs=[%q]", first.ID, w.redis.Addr()),
-		"--set", first.ID + ".shard.dsn_file=" + throughWire(t, secrets.DSN(first, layout.RoleApp), w.shard),
+		"--set", first.ID + ".shard.dsn_file=" + throughWire(t, plan.DSN(secrets, first, layout.RoleApp), w.shard),
 		"--set", fmt.Sprintf("%s.control_plane.addrs=[%q]", first.ID, w.plane.Addr()),
 		"--set", "kafka.advertised.listeners=PLAINTEXT://" + w.kafka.Addr(),
 	}, args...)

@@ -1,12 +1,25 @@
 package target
 
 import (
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 
 	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/internal/transport"
 )
+
+// Trusts is by which authorities edges are known; nil: by the machine's own.
+func (t Target) Trusts() (*tls.Config, error) {
+	if t.Local == nil || t.tls == nil { // customers' edges have certificates for everybody
+		return nil, nil //nolint:nilnil // said above
+	}
+	identity, err := transport.LoadTLS(*t.tls, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrConfig, t.Name, err)
+	}
+	return identity.ClientConfig(), nil
+}
 
 // Dial connects as a role. Nothing is sent before the first call, and a control plane that is not
 // there is an error at once: a person waits for the command.

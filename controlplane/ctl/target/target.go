@@ -56,7 +56,7 @@ type Target struct {
 	DataDir string
 
 	token func(Role) (string, error) // "" without an error: none is needed
-	tls   *transport.TLSFiles // nil: plain text, which stays on this machine
+	tls   *transport.TLSFiles        // nil: plain text, which stays on this machine
 	// trustDomain is that of the control plane's certificate.
 	trustDomain string
 }
@@ -97,6 +97,9 @@ func local(e platform.Endpoints, file string) Target {
 	t := Target{Name: file, Local: &e, DataDir: platform.DataDir(file)}
 	for _, c := range e.ControlPlanes {
 		t.ControlPlanes = append(t.ControlPlanes, c.GRPC)
+	}
+	if e.TLS != nil {
+		t.tls, t.trustDomain = &transport.TLSFiles{CAFile: e.TLS.CAFile}, defaultTrustDomain
 	}
 	for _, g := range e.Edges {
 		t.Edges = append(t.Edges, g.HTTP)

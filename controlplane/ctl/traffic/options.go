@@ -34,7 +34,11 @@ func Options(t target.Target, clk clock.Clock, campaign string, conns int) (load
 	if err != nil {
 		return load.Options{}, fmt.Errorf("payment key of the endpoints file: %w", err)
 	}
-	c, err := client.New(client.Config{BaseURLs: t.Edges, Conns: conns})
+	trusts, err := t.Trusts()
+	if err != nil {
+		return load.Options{}, err
+	}
+	c, err := client.New(client.Config{BaseURLs: t.Edges, Conns: conns, TLS: trusts})
 	if err != nil {
 		return load.Options{}, err
 	}

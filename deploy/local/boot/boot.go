@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -49,6 +50,7 @@ type boot struct {
 	secrets  layout.Secrets
 	programs layout.Programs
 	account  *syscall.Credential // of PostgreSQL
+	tls      *tls.Config         // of probes; nil: plain text
 	env      []string            // of every child
 	super    *supervise.Supervisor
 	out      *publisher
@@ -112,6 +114,12 @@ func (b *boot) prepare(o layout.Options, claim *ports.Ports) error {
 		return err
 	}
 	if err := b.plan.WriteFiles(b.secrets); err != nil {
+		return err
+	}
+	if err := b.plan.MakeCertificates(b.clk.Now()); err != nil {
+		return err
+	}
+	if b.tls, err = b.plan.ClientTLS(); err != nil {
 		return err
 	}
 	b.super = supervise.New(b.log, b.clk)

@@ -50,7 +50,11 @@ func (b *boot) provision(ctx context.Context, c layout.Cell) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
-	err = b.cellctl(ctx, c, "cell", "provision", "-f", b.plan.CellFile(c))
+	args := []string{"cell", "provision", "-f", b.plan.CellFile(c)}
+	if b.tls != nil { // the file names certificates that stores are shown
+		args = append(args, "--role", "sre")
+	}
+	err = b.cellctl(ctx, c, args...)
 	if refused(err) {
 		// A start that was cut off between the two may have done it.
 		if known := b.cellctl(ctx, c, "cell", "get", c.ID); known == nil {

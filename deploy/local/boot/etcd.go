@@ -20,7 +20,7 @@ func (b *boot) etcdSpec(m layout.EtcdMember) supervise.Spec {
 		Name: m.Name, Path: b.programs.Self, Env: b.env,
 		Args:  append([]string{"cellquota-dev"}, b.plan.EtcdArgs(m, b.secrets)...),
 		Log:   b.plan.Log(m.Name),
-		Probe: httpProbe("http://" + m.Client + "/health"), Tier: tierStores,
+		Probe: b.httpProbe(m.Client + "/health"), Tier: tierStores,
 	}
 }
 

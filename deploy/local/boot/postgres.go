@@ -45,9 +45,13 @@ func (b *boot) shardServer(c layout.Cell) (shardServer, error) {
 // spec is the server. Its SIGINT is the fast shutdown, which does not wait for
 // clients to leave.
 func (b *boot) postgresSpec(s shardServer) supervise.Spec {
+	args := []string{"postgres", "-D", filepath.Join(s.path, filepath.Base(b.plan.PostgresData(s.cell)))}
+	if b.tls != nil { // a whole path: a relative one would be below the directory that the server is started in
+		args = append(args, "-c", "hba_file="+filepath.Join(s.path, layout.PostgresHBA))
+	}
 	return supervise.Spec{
 		Name: s.cell.Postgres.Name, Path: b.programs.Postgres,
-		Args:  []string{"postgres", "-D", filepath.Join(s.path, filepath.Base(b.plan.PostgresData(s.cell)))},
+		Args:  args,
 		Env:   append(b.env, "LC_ALL=C"),
 		RunAs: b.account, Handles: s.handles, Dir: "/",
 		Log:      b.plan.Log(s.cell.Postgres.Name),
@@ -58,13 +62,16 @@ func (b *boot) postgresSpec(s shardServer) supervise.Spec {
 
 // adminDSN reaches the server before there is a database of ours.
 func (b *boot) adminDSN(c layout.Cell) string {
-	return strings.Replace(b.secrets.DSN(c, layout.RoleSuperuser), "/"+layout.Database+"?", "/postgres?", 1)
+	return strings.Replace(b.plan.DSN(b.secrets, c, layout.RoleSuperuser), "/"+layout.Database+"?", "/postgres?", 1)
 }
 
 // startPostgres makes the data directory once, then starts the server on it.
 func (b *boot) startPostgres(ctx context.Context, s shardServer) error {
 	conf := filepath.Join(s.home, postgresConfName)
 	if err := b.give(conf, b.plan.Postgres(s.cell)); err != nil {
+		return err
+	}
+	if err := b.postgresTLS(s); err != nil {
 		return err
 	}
 	if err := b.initdb(ctx, s); err != nil {
@@ -77,6 +84,25 @@ func (b *boot) startPostgres(ctx context.Context, s shardServer) error {
 		return err
 	}
 	return createDatabase(ctx, b.adminDSN(s.cell))
+}
+
+// postgresTLS gives the server its certificate and the rule that lets in nobody without
+// TLS; without --tls it does nothing.
+func (b *boot) postgresTLS(s shardServer) error {
+	if b.tls == nil {
+		return nil
+	}
+	mine := b.plan.Identity(s.cell.Postgres.Name)
+	for to, from := range map[string]string{layout.PostgresCert: mine.Cert, layout.PostgresKey: mine.Key} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := b.give(filepath.Join(s.home, to), string(text)); err != nil {
+			return err
+		}
+	}
+	return b.give(filepath.Join(s.home, layout.PostgresHBA), layout.PostgresHBAText)
 }
 
 // initdb makes the data directory under another name and renames it when it is

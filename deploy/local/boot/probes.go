@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
@@ -15,13 +16,17 @@ import (
 type probe = func(context.Context) error
 
 // httpProbe wants 200: /readyz of ours, /health of etcd.
-func httpProbe(url string) probe {
+func (b *boot) httpProbe(at string) probe {
+	url, client := "http://"+at, http.DefaultClient
+	if b.tls != nil {
+		url, client = "https://"+at, &http.Client{Transport: &http.Transport{TLSClientConfig: b.tls, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute}}
+	}
 	return func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err
 		}
-		answer, err := http.DefaultClient.Do(req)
+		answer, err := client.Do(req)
 		if err != nil {
 			return err
 		}
@@ -35,17 +40,21 @@ func httpProbe(url string) probe {
 }
 
 // redisProbe wants PONG, which a server that still loads does not say.
-func redisProbe(addr string) probe {
+func (b *boot) redisProbe(addr string) probe {
 	return func(ctx context.Context) error {
-		client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 1})
+		client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 1, TLSConfig: b.tls})
 		defer client.Close()
 		return client.Ping(ctx).Err()
 	}
 }
 
-func kafkaProbe(addr string) probe {
+func (b *boot) kafkaProbe(addr string) probe {
 	return func(ctx context.Context) error {
-		client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+		options := []kgo.Opt{kgo.SeedBrokers(addr)}
+		if b.tls != nil {
+			options = append(options, kgo.DialTLSConfig(b.tls))
+		}
+		client, err := kgo.NewClient(options...)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ func (b *boot) addProcesses() error {
 			Name: b.plan.Kafka.Name, Path: b.programs.Self, Env: b.env,
 			Args:  append([]string{"cellquota-dev"}, b.plan.KafkaArgs(b.secrets, b.programs)...),
 			Log:   b.plan.Log(b.plan.Kafka.Name),
-			Probe: kafkaProbe(b.plan.Kafka.Addr), Tier: tierStores,
+			Probe: b.kafkaProbe(b.plan.Kafka.Addr), Tier: tierStores,
 		}),
 	}
 	for _, m := range b.plan.Etcd.Members {
@@ -48,7 +48,7 @@ func (b *boot) addCell(c layout.Cell) error {
 			Name: c.Redis.Name, Path: b.programs.Redis, Env: b.env,
 			Args:  []string{"redis-server", b.plan.RedisConfig(c)},
 			Log:   b.plan.Log(c.Redis.Name),
-			Probe: redisProbe(c.Redis.Addr), Tier: tierStores,
+			Probe: b.redisProbe(c.Redis.Addr), Tier: tierStores,
 		}),
 		b.super.Add(b.postgresSpec(shard)),
 	}
@@ -64,7 +64,7 @@ func (b *boot) serverSpec(s layout.Server, tier int) supervise.Spec {
 		Name: s.Name, Path: b.programs.Cellquotad, Env: b.env,
 		Args:      []string{"cellquotad", s.Command, "--config", b.plan.Config(s.Name)},
 		Log:       b.plan.Log(s.Name),
-		Probe:     httpProbe("http://" + s.Metrics + "/readyz"),
+		Probe:     b.httpProbe(s.Metrics + "/readyz"),
 		StopGrace: serverGrace, Tier: tier,
 	}
 }

@@ -51,6 +51,9 @@ type Options struct {
 	SplitRoles bool
 	// Replicated asks for replicas of Redis and PostgreSQL; refused.
 	Replicated bool
+	// TLS encrypts every connection of the platform, under an authority of its own, and
+	// runs the servers without dev.
+	TLS bool
 	// Restart starts again what ends by itself.
 	Restart bool
 	// Set are component.key=value settings.
@@ -98,6 +101,7 @@ func (o Options) Check() error {
 	bad(slices.Contains([]string{EmbeddedKafka, ApacheKafka}, o.Kafka), "--kafka %q is neither embedded nor apache", o.Kafka)
 	bad(slices.Contains([]string{EtcdSingle, EtcdCluster3}, o.Etcd), "--etcd %q is neither single nor cluster3", o.Etcd)
 	bad(o.ControlPlanes == 1 || o.ControlPlanes == 3, "--control-planes %d is neither 1 nor 3", o.ControlPlanes)
+	later(!o.TLS || o.Kafka == EmbeddedKafka, "--tls with --kafka %s; supported: embedded", o.Kafka)
 	later(!o.Replicated, "--replicated; supported: one Redis and one PostgreSQL server per cell")
 	_, err := parseSettings(o.Set, o)
 	return errors.Join(append(errs, err)...)

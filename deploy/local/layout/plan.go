@@ -169,11 +169,11 @@ func PortNames(o Options) []string {
 
 // Endpoints is the plan in the shape that others see; the process ids are 0.
 func (p Plan) Endpoints(s Secrets) platform.Endpoints {
-	url := func(addr string) string { return "http://" + addr }
+	url := p.url
 	e := platform.Endpoints{
-		Etcd:      platform.Etcd{Endpoints: p.Etcd.Clients(), PIDs: make([]int, len(p.Etcd.Members))},
-		Kafka:     platform.Kafka{Kind: p.Options.Kafka, Brokers: []string{p.Kafka.Addr}},
-		Operators: s.Operators, PaymentSecret: s.Payment, PaymentKeyID: keyID,
+		Etcd:  platform.Etcd{Endpoints: p.Etcd.Clients(), PIDs: make([]int, len(p.Etcd.Members))},
+		Kafka: platform.Kafka{Kind: p.Options.Kafka, Brokers: []string{p.Kafka.Addr}},
+		TLS:   p.endpointsTLS(), Operators: s.Operators, PaymentSecret: s.Payment, PaymentKeyID: keyID,
 	}
 	for _, c := range p.ControlPlanes {
 		e.ControlPlanes = append(e.ControlPlanes, platform.ControlPlane{GRPC: c.Addr, Metrics: url(c.Metrics), Log: p.Log(c.Name)})
@@ -190,9 +190,9 @@ func (p Plan) Endpoints(s Secrets) platform.Endpoints {
 func (p Plan) cellEndpoints(c Cell, s Secrets) platform.Cell {
 	out := platform.Cell{
 		CellID: c.ID, Region: c.Region,
-		GRPC: c.Processes[0].Addr, Metrics: "http://" + c.Processes[0].Metrics,
+		GRPC: c.Processes[0].Addr, Metrics: p.url(c.Processes[0].Metrics),
 		Redis: c.Redis.Addr, Topic: c.Topic,
-		Postgres: s.DSN(c, RoleReader), PostgresSuperuser: s.DSN(c, RoleSuperuser),
+		Postgres: p.DSN(s, c, RoleReader), PostgresSuperuser: p.DSN(s, c, RoleSuperuser),
 		PostgresData: p.PostgresData(c),
 	}
 	for n := range topicPartitions {
@@ -200,7 +200,7 @@ func (p Plan) cellEndpoints(c Cell, s Secrets) platform.Cell {
 	}
 	for _, proc := range c.Processes {
 		out.Processes = append(out.Processes, platform.CellProcess{
-			Roles: proc.Roles, GRPC: proc.Addr, Metrics: "http://" + proc.Metrics, Log: p.Log(proc.Name),
+			Roles: proc.Roles, GRPC: proc.Addr, Metrics: p.url(proc.Metrics), Log: p.Log(proc.Name),
 		})
 	}
 	return out

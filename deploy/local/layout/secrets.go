@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,8 +50,12 @@ type Secrets struct {
 func (s Secrets) Password(c Cell, r Role) string { return s.passwords[c.ID][r] }
 
 // DSN is how a shard is reached as a role.
-func (s Secrets) DSN(c Cell, r Role) string {
-	return fmt.Sprintf("postgres://%s:%s@%s/%s?sslmode=disable", r, s.Password(c, r), c.Postgres.Addr, Database)
+func (p Plan) DSN(s Secrets, c Cell, r Role) string {
+	encrypted := "sslmode=disable"
+	if p.Options.TLS {
+		encrypted = "sslmode=verify-full&sslrootcert=" + url.QueryEscape(p.CAFile())
+	}
+	return fmt.Sprintf("postgres://%s:%s@%s/%s?%s", r, s.Password(c, r), c.Postgres.Addr, Database, encrypted)
 }
 
 // MakeSecrets reads the secrets of the plan's data directory and makes those

@@ -34,7 +34,7 @@ func (p Plan) WriteFiles(s Secrets) error {
 		files[p.CellFile(c)] = func() (string, error) { return p.cellFile(c) }
 		files[p.RedisConfig(c)] = func() (string, error) { return p.redis(c), nil }
 		for _, role := range shardRoles {
-			files[p.DSNFile(c, role)] = func() (string, error) { return s.DSN(c, role) + "\n", nil }
+			files[p.DSNFile(c, role)] = func() (string, error) { return p.DSN(s, c, role) + "\n", nil }
 		}
 	}
 	for file, text := range files {
@@ -51,9 +51,11 @@ func (p Plan) WriteFiles(s Secrets) error {
 
 // common is what every cellquotad process is told.
 func (p Plan) common(s Server) document {
-	return document{
+	d := document{
 		"dev": true, "metrics_addr": s.Metrics, "keys_dir": p.keysDir(),
 	}
+	p.secure(d, s)
+	return d
 }
 
 func (p Plan) controlPlane(s Server) (string, error) {
@@ -64,12 +66,21 @@ func (p Plan) controlPlane(s Server) (string, error) {
 	d.put("etcd.compact_keep", "0s") // etcd keeps its history here, for whoever checks every revision; etcd.auto-compaction bounds it
 	d.put("operators_file", p.operatorsFile())
 	d.put("archive_dir", p.path("archive"))
+	if p.Options.TLS {
+		d.put("etcd.tls", p.storeTLS(s.Name))
+	}
 	return p.finish(d, "controlplane", s.Name)
 }
 
 func (p Plan) edge(s Server) (string, error) {
 	d := p.common(s)
 	d.put("http_addr", s.Addr)
+	if p.Options.TLS {
+		mine := p.Identity(s.Name)
+		d.put("edge_id", s.Name)
+		d.put("http.cert_file", mine.Cert)
+		d.put("http.key_file", mine.Key)
+	}
 	d.put("control_plane.addrs", p.controlPlaneAddrs())
 	d.put("identity.issuer", platform.TokenIssuer)
 	d.put("identity.audience", platform.TokenAudience)
@@ -92,6 +103,10 @@ func (p Plan) cell(c Cell, s Server) (string, error) {
 	d.put("kafka.topic", c.Topic)
 	d.put("kafka.partitions", topicPartitions)
 	d.put("shard.dsn_file", p.DSNFile(c, RoleApp))
+	if p.Options.TLS {
+		d.put("redis.tls", p.storeTLS(s.Name))
+		d.put("kafka.tls", p.storeTLS(s.Name))
+	}
 	return p.finish(d, "cell", c.ID)
 }
 
@@ -105,7 +120,7 @@ func (p Plan) finish(d document, components ...string) (string, error) {
 
 // cellFile is the cell as a region operator provisions it.
 func (p Plan) cellFile(c Cell) (string, error) {
-	return render(document{
+	d := document{
 		"apiVersion": "cellquota/v1", "kind": "Cell",
 		"cell_id": c.ID, "region": c.Region, "instance_group": instanceGroup, "weight": 1,
 		"redis": document{"mode": "standalone", "addrs": []string{c.Redis.Addr}},
@@ -118,7 +133,12 @@ func (p Plan) cellFile(c Cell) (string, error) {
 			"reader_dsn_file": p.DSNFile(c, RoleReader),
 			"fencer_dsn_file": p.DSNFile(c, RoleFencer),
 		},
-	})
+	}
+	if p.Options.TLS { // the control plane's own way to the stores, by files that each replica can read
+		d.put("redis.tls", p.storeTLS(p.ControlPlanes[0].Name))
+		d.put("kafka.tls", p.storeTLS(p.ControlPlanes[0].Name))
+	}
+	return render(d)
 }
 
 func (p Plan) operatorsFile() string { return p.path("config", "operators.yaml") }

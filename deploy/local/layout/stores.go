@@ -20,6 +20,12 @@ func (p Plan) redis(c Cell) string {
 		"appendonly yes", "appendfsync everysec", `save ""`,
 		"maxmemory-policy noeviction", "loglevel notice",
 	}
+	if p.Options.TLS {
+		mine := p.Identity(c.Redis.Name)
+		lines[1] = "port 0"
+		lines = append(lines, "tls-port "+port, fmt.Sprintf("tls-cert-file %q", mine.Cert), fmt.Sprintf("tls-key-file %q", mine.Key),
+			fmt.Sprintf("tls-ca-cert-file %q", p.CAFile()), "tls-auth-clients yes")
+	}
 	for _, s := range p.settings.of("redis", c.Redis.Name) {
 		lines = append(lines, s.key+" "+s.value)
 	}
@@ -40,6 +46,9 @@ func (p Plan) Postgres(c Cell) string {
 		"jit = off", "max_parallel_workers_per_gather = 0", "autovacuum_max_workers = 2", "autovacuum_naptime = 15s",
 		"log_timezone = 'UTC'", "timezone = 'UTC'", "log_checkpoints = off",
 		"log_line_prefix = '%m [%p] %u@%d '",
+	}
+	if p.Options.TLS {
+		lines = append(lines, "ssl = on", quoted("ssl_cert_file", "../"+PostgresCert), quoted("ssl_key_file", "../"+PostgresKey))
 	}
 	for _, s := range p.settings.of("postgres", c.Postgres.Name) {
 		lines = append(lines, quoted(s.key, s.value))
@@ -67,6 +76,10 @@ func (p Plan) EtcdArgs(m EtcdMember, s Secrets) []string {
 	for _, peer := range p.Etcd.Members {
 		args = append(args, "--member", peer.Name+"="+peer.Peer)
 	}
+	if p.Options.TLS {
+		mine := p.Identity(m.Name)
+		args = append(args, "--cert-file", mine.Cert, "--key-file", mine.Key, "--ca-file", p.CAFile())
+	}
 	components := []string{etcdStep}
 	if m.Name != etcdStep {
 		components = append(components, m.Name)
@@ -86,6 +99,10 @@ func (p Plan) KafkaArgs(s Secrets, programs Programs) []string {
 	}
 	args = append(args, "--data-dir", p.StoreDir(p.Kafka.Name), "--addr", p.Kafka.Addr,
 		"--cluster-id", s.Cluster[:22]) // as long as Kafka's own
+	if p.Options.TLS {
+		mine := p.Identity(p.Kafka.Name)
+		args = append(args, "--cert-file", mine.Cert, "--key-file", mine.Key, "--ca-file", p.CAFile())
+	}
 	for _, set := range p.settings.of("kafka") {
 		args = append(args, "--broker-config", set.key+"="+set.value)
 	}

@@ -21,9 +21,18 @@ type Endpoints struct {
 	ControlPlanes []ControlPlane    `json:"control_planes"`
 	Edges         []Edge            `json:"edges"`
 	Cells         []Cell            `json:"cells"`
-	Operators     map[string]string `json:"operators"` // role → bearer token
+	TLS           *TLS              `json:"tls,omitempty"` // absent: plain text
+	Operators     map[string]string `json:"operators"`     // role → bearer token
 	PaymentSecret string            `json:"payment_secret"`
 	PaymentKeyID  string            `json:"payment_key_id"`
+}
+
+// TLS are the files by which the platform's servers are known (all of them), and what is
+// shown to stores that ask their callers who they are (etcd, Redis).
+type TLS struct {
+	CAFile   string `json:"ca_file"`
+	CertFile string `json:"cert_file"`
+	KeyFile  string `json:"key_file"`
 }
 
 // Etcd is the coordination store; one id for each member.

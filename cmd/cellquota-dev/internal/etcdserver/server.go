@@ -40,6 +40,9 @@ type Config struct {
 	// QuotaBytes bounds the data; at the bound etcd raises NOSPACE and refuses
 	// writes. 0 is etcd's default of 2 GiB.
 	QuotaBytes int64
+	// CertFile, KeyFile and CAFile encrypt; callers, and the other members, must show a
+	// certificate of these authorities. "": plain text.
+	CertFile, KeyFile, CAFile string
 	// LogLevel is etcd's: debug, info, warn, error.
 	LogLevel string
 }
@@ -62,9 +65,13 @@ func Run(ctx context.Context, c Config) error {
 }
 
 func (c Config) embed() *embed.Config {
-	client := []url.URL{{Scheme: "http", Host: c.ClientAddr}}
-	peer := []url.URL{{Scheme: "http", Host: c.PeerAddr}}
+	client := []url.URL{{Scheme: c.scheme(), Host: c.ClientAddr}}
+	peer := []url.URL{{Scheme: c.scheme(), Host: c.PeerAddr}}
 	e := embed.NewConfig()
+	if c.CertFile != "" {
+		e.ClientTLSInfo.CertFile, e.ClientTLSInfo.KeyFile, e.ClientTLSInfo.TrustedCAFile, e.ClientTLSInfo.ClientCertAuth = c.CertFile, c.KeyFile, c.CAFile, true
+		e.PeerTLSInfo = e.ClientTLSInfo
+	}
 	e.Name, e.Dir = c.Name, c.DataDir
 	e.ListenClientUrls, e.AdvertiseClientUrls = client, client
 	e.ListenPeerUrls, e.AdvertisePeerUrls = peer, peer
@@ -76,6 +83,13 @@ func (c Config) embed() *embed.Config {
 	return e
 }
 
+func (c Config) scheme() string {
+	if c.CertFile == "" {
+		return "http"
+	}
+	return "https"
+}
+
 // cluster names the members as etcd wants it, in order of names.
 func (c Config) cluster() string {
 	members := c.Members
@@ -84,7 +98,7 @@ func (c Config) cluster() string {
 	}
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(members)) {
-		list = append(list, name+"=http://"+members[name])
+		list = append(list, name+"="+c.scheme()+"://"+members[name])
 	}
 	return strings.Join(list, ",")
 }

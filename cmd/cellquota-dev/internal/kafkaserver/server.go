@@ -15,9 +15,12 @@ package kafkaserver
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -32,8 +35,31 @@ type Config struct {
 	// advertised.listeners, PLAINTEXT://host:port, clients are told the address: a
 	// wire before the broker, as with Apache Kafka.
 	BrokerConfigs map[string]string
+	// CertFile, KeyFile and CAFile encrypt; callers must show a certificate of these
+	// authorities. "": plain text.
+	CertFile, KeyFile, CAFile string
 	// Log receives the broker's warnings.
 	Log io.Writer
+}
+
+// tls is the option that encrypts, or one that does nothing.
+func (c Config) tls() (kfake.Opt, error) {
+	if c.CertFile == "" {
+		return kfake.NumBrokers(1), nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	text, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("kafka: %s holds no certificate", c.CAFile)
+	}
+	return kfake.TLS(&tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}), nil
 }
 
 // Run serves until ctx ends.
@@ -50,7 +76,12 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	identity, err := c.tls()
+	if err != nil {
+		return err
+	}
 	cluster, err := kfake.NewCluster(
+		identity,
 		kfake.ListenFn(listen),
 		kfake.NumBrokers(1),
 		kfake.Ports(port),
