@@ -160,3 +160,16 @@ func TestRepeatsComeFirst(t *testing.T) {
 		})
 	}
 }
+
+// TestDatabaseHolds: limits on unpaid orders are the shard's, and told by their name.
+func TestDatabaseHolds(t *testing.T) {
+	w := newWorld(t)
+	p := w.start().ready()
+	w.install(1, database, func(r *pb.CampaignRules) { r.Spec.Holds = &pb.HoldRules{MaxUnpaidPerDevice: 1} })
+	w.grant(1, 5)
+	p.stocked(5)
+	onPhone := func(a *pb.Ask) { a.GetAdmit().DeviceId = "her phone" }
+	want(t, p.exchange(w.ask("alice", "r1", onPhone))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
+	want(t, p.exchange(w.ask("bob", "r1", onPhone))[0], pb.AdmitOutcome_ADMIT_OUTCOME_TOO_MANY_UNPAID)
+	want(t, p.exchange(w.ask("bob", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
+}

@@ -44,6 +44,9 @@ func (a Ask) direct() shard.DirectAsk {
 func fromDirect(r shard.DirectResult) Result {
 	out := fromRow(r.Row)
 	out.Outcome, out.StockLeft, out.OpensInMS = directOutcomes[r.Outcome], r.Left, r.Opens.Milliseconds()
+	if r.Outcome == shard.DirectRefused {
+		out.Reason = protoReason(r.Reason)
+	}
 	if o, ok := heldOutcomes[r.Reason]; ok && r.Outcome == shard.DirectHeld {
 		out.Outcome = o
 	}

@@ -59,6 +59,9 @@ func (b *batch) decided(c *checked, r admission.Result) *pb.Answer {
 		b.Logger.Debug("the mirror could not decide", slog.String(telemetry.Event, "admission_undecided"), slog.String(telemetry.Error, r.Err.Error()))
 	}
 	a.Outcome = outcomes[r.Outcome]
+	if r.Outcome == admission.NotReady && r.Reason == pb.Reason_REASON_TOO_MANY_UNPAID { // by the shard alone
+		a.Outcome = pb.AdmitOutcome_ADMIT_OUTCOME_TOO_MANY_UNPAID
+	}
 	return a
 }
 

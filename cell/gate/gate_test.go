@@ -268,3 +268,23 @@ func TestMeterCountsTimeUnderBacklogOnly(t *testing.T) {
 		}
 	}
 }
+
+// Each of the inputs that say "slow" throttles by itself just when it reaches its mark, and not before.
+func TestEachSlownessThrottles(t *testing.T) {
+	r := rules()
+	whole := Gate{State: Open, Step: Steps, Bound: 200}
+	for name, row := range map[string]struct{ before, at func(*Inputs) }{
+		"age":      {func(in *Inputs) { in.OldestAge = time.Second - 1 }, func(in *Inputs) { in.OldestAge = time.Second }},
+		"failures": {func(in *Inputs) { in.FailureRate = r.MaxFailure }, func(in *Inputs) { in.FailureRate = r.MaxFailure + 0.01 }},
+		"locks":    {func(in *Inputs) { in.LockWait = time.Second - 1 }, func(in *Inputs) { in.LockWait = time.Second }},
+	} {
+		for i, change := range []func(*Inputs){row.before, row.at} {
+			in := healthy()
+			change(&in)
+			g, err := Advance(whole, r, in)
+			if err != nil || (g.State == Throttled) != (i == 1) || (g.Bound < whole.Bound) != (i == 1) {
+				t.Errorf("%s, at its mark %t: %+v %v", name, i == 1, g, err)
+			}
+		}
+	}
+}

@@ -31,7 +31,8 @@ SELECT pg_try_advisory_lock(cellquota.lock_key() + 2);
 -- The longest that any session of this database has been waiting for a lock.
 -- name: longest_lock_wait
 SELECT coalesce(max(extract(epoch FROM clock_timestamp() - l.waitstart)), 0)::float8
-FROM pg_locks l WHERE NOT l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database());
+FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid -- a wait for a row is one for a transaction, which is of no database
+WHERE NOT l.granted AND a.datname = current_database();
 
 -- name: shard_now
 SELECT cellquota.now();

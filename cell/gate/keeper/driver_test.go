@@ -244,3 +244,46 @@ func TestDroppedPlaceIsForgotten(t *testing.T) {
 		}
 	}
 }
+
+// Every input moves the gate that the script keeps: what this process measures, the age, the payment
+// window, the capacity, and the campaign's own wait.
+func TestEachInputMovesTheMirrorsGate(t *testing.T) {
+	throttled, open := gate.Throttled, gate.Open
+	for name, row := range map[string]struct {
+		change func(*rig)
+		state  gate.State
+		bound  int64 // 0: below the whole
+	}{
+		"nothing":        {func(*rig) {}, open, 60},
+		"failure rate":   {func(r *rig) { r.signal.FailureRate = 0.5 }, throttled, 0},
+		"calm failures":  {func(r *rig) { r.signal.FailureRate = 0.2 }, open, 60},
+		"lock wait":      {func(r *rig) { r.signal.LockWait = 31 * time.Second }, throttled, 0},
+		"payment window": {func(r *rig) { r.place.Rules.PaymentWindow = 8 * time.Second; r.signal.LockWait = time.Second }, throttled, 0},
+		"oldest age": {func(r *rig) {
+			r.ask("ann")
+			r.place.Rules.MaxWait = 2 * time.Millisecond
+			r.place.Rules.MinRate = 30_000
+		}, throttled, 0},
+		"capacity":          {func(r *rig) { r.place.Rules.Capacity = 7 }, open, 7},
+		"max wait":          {func(r *rig) { r.place.Rules.MaxWait = 2 * time.Minute }, open, 120},
+		"floor of the rate": {func(r *rig) { r.place.Rules.MinRate = 3 }, open, 180},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1000)
+			r.look(gate.Steps + 1)
+			row.change(r)
+			testkit.Eventually(t, 10*time.Second, func() error {
+				v := r.look(1)
+				f, err := r.mirror.Facts(r.ctx, scope, "phone")
+				r.must(err)
+				if v.Gate.State != row.state || f.Gate != cellquotav1.GateState(row.state) || f.Bound != v.Gate.Bound {
+					return fmt.Errorf("gate %+v, mirror %s %d", v.Gate, f.Gate, f.Bound)
+				}
+				if row.bound != 0 && f.Bound != row.bound || row.bound == 0 && f.Bound >= 60 {
+					return fmt.Errorf("bound %d", f.Bound)
+				}
+				return nil
+			})
+		})
+	}
+}
