@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
@@ -26,6 +27,10 @@ type Orders struct {
 	Driver *Driver
 }
 
+// lookTime is how long an order looks at the shards before it is taken: those that do
+// not answer are waited for by the recovery itself, which judges the limits again.
+const lookTime = 3 * time.Second
+
 // Recover writes the operation, which waits for a second person. The same
 // operation id answers the operation as it is. core.ErrOperationState unless etcd is
 // RESTORED, or while another recovery is open; core.ErrStockShort, with the numbers,
@@ -42,7 +47,9 @@ func (o *Orders) Recover(ctx context.Context, who intent.Caller, in Order) (core
 		return core.Operation{}, err
 	}
 	if _, begun := s.Operation(in.OperationID); !begun {
-		read, _ := o.look(ctx, s)
+		brief, cancel := context.WithTimeout(ctx, lookTime)
+		read, _ := o.look(brief, s)
+		cancel()
 		if err := tooMuch(planBooks(storedBy(s, read), read, in.Limits)); err != nil {
 			return core.Operation{}, err
 		}
