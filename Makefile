@@ -51,11 +51,11 @@ test-race: setup ## run the tests of concurrent packages under the race detector
 	go test -race -timeout 10m $(RACE_PKGS)
 
 .PHONY: test-system
-test-system: setup build ## run the demo's scenario, small, on a whole local platform (build tag system; SYSTEM_KAFKA=apache)
+test-system: setup build ## run whole local platforms under faults, and the demo, small (build tag system; SYSTEM_KAFKA=apache)
 	go test -tags system -count=1 -timeout 20m ./tests/system/...
 
 .PHONY: test-chaos
-test-chaos: setup build ## kill and freeze processes at random for CHAOS_MINUTES (15; CHAOS_SEED repeats a run)
+test-chaos: setup build ## kill and freeze processes at random for CHAOS_MINUTES (15; CHAOS_SEED repeats a run), long faults of stores, full disks (as root), a herd
 	go test -tags chaos -run TestChaos -count=1 -timeout 90m -v ./tests/system/
 
 .PHONY: model

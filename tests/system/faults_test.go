@@ -22,6 +22,9 @@ func TestMainJobSmall(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "report.json")
 	cmd := exec.CommandContext(t.Context(), program(t, "cellctl"), "dev", "demo")
 	cmd.Env = append(os.Environ(), "DEMO_USERS=6000", "DEMO_STOCK=1000", "DEMO_CELLS=3", "DEMO_REPORT="+report)
+	if kafka := os.Getenv("SYSTEM_KAFKA"); kafka != "" {
+		cmd.Env = append(cmd.Env, "DEMO_KAFKA="+kafka)
+	}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("demo: %v\n%s", err, tail(out, 8000))
@@ -77,7 +80,7 @@ func TestAnyProcessMayDie(t *testing.T) {
 func TestFrozenCellWakesUpFenced(t *testing.T) {
 	p := start(t, "--cells", "3", "--restart")
 	const limit = 300
-	p.publish(sale{ID: "frozen", Limit: limit, Reserve: 0, TTL: "60s"})
+	p.publish(sale{ID: "frozen", Limit: limit, Reserve: 0, TTL: "30s"})
 	stop := p.check()
 	history := filepath.Join(t.TempDir(), "history.jsonl")
 	load := func(prefix string, users int) <-chan int {

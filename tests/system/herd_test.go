@@ -22,7 +22,8 @@ import (
 // Redis is back after 20 s. A cell is made slow on purpose (each statement 40 ms, ten orders a batch), so that
 // the herd is the cell's and not the machine's. What waits is bounded by the gate, goroutines and memory are
 // bounded and come down again, refusals say when to come back and not all the same, and whoever is accepted
-// is answered in time.
+// is answered in time. While fewer are settled than come, the age of the oldest stays below the limit;
+// and what comes at once when Redis is back meets the same bound.
 func TestChaosHerd(t *testing.T) {
 	const capacity, herd = 60, 500
 	w := startWired(t, 2, "--restart", "--set", "cell.payment.attempt_grace=2s", "--set", "cell.gate.capacity="+fmt.Sprint(capacity), "--set", "cell.orders.batch_max=10")
@@ -35,8 +36,14 @@ func TestChaosHerd(t *testing.T) {
 	defer silence()
 	w.shard.Delay(20 * time.Millisecond)
 	opened := time.Now()
+	opening, over := context.WithCancel(t.Context())
+	oldest := w.most(opening)
 	if code := <-w.herd(1, herd, 10*time.Second); code != 0 {
 		t.Errorf("load: exit %d", code)
+	}
+	over()
+	if age := (<-oldest)["cell-1 cellquota_oldest_unsettled_age_seconds"]; age == 0 || age > pauseAfter {
+		t.Errorf("R-124: an admission of cell-1 waited for %v s, nothing may be admitted above %v s", age, pauseAfter)
 	}
 	w.redis.Break()
 	testkit.Hold(t, 20*time.Second, "Redis is down, and the herd gathers")
@@ -83,6 +90,9 @@ func TestChaosHerd(t *testing.T) {
 		}
 	}
 }
+
+// pauseAfter is gate.pause_after's default in seconds: the age at which nothing more is admitted.
+const pauseAfter = 15
 
 // herd lets customers come at a rate, open loop; those who are told to wait try twice more.
 func (w *wired) herd(number, rate int, length time.Duration) <-chan int {

@@ -59,7 +59,7 @@ func hurts(short time.Duration) []hurt {
 		},
 		{
 			name: "R-276: connections to Redis are reset again and again", hold: 200 * time.Millisecond, back: 10 * time.Second,
-			do:   again((*wired).resetRedis, 10, 200*time.Millisecond),
+			do:   again((*wired).resetRedis, 6, 200*time.Millisecond),
 			told: paused,
 		},
 		{
@@ -68,6 +68,9 @@ func hurts(short time.Duration) []hurt {
 			end:  func(w *wired) { w.started("cell-1/redis") },
 			must: paused,
 		},
+		restarted("R-276: Redis dies and is started again", "cell-1/redis", false),
+		restarted("R-276: the broker dies and is started again", "kafka", true),
+		restarted("R-276: PostgreSQL dies and is started again", "cell-1/postgres", false),
 		{
 			name: "R-194: Kafka is gone for 5 s", hold: 5 * time.Second, back: 15 * time.Second, shared: true,
 			do: func(w *wired) { w.kafka.Break() }, told: paused,
@@ -78,7 +81,7 @@ func hurts(short time.Duration) []hurt {
 		},
 		{
 			name: "R-276: connections to Kafka are reset again and again", hold: 200 * time.Millisecond, back: 10 * time.Second, shared: true,
-			do: again((*wired).resetKafka, 10, 200*time.Millisecond), told: paused,
+			do: again((*wired).resetKafka, 6, 200*time.Millisecond), told: paused,
 		},
 		{
 			name: "R-196: PostgreSQL is gone for a while", hold: short, back: 10 * time.Second,
@@ -90,7 +93,7 @@ func hurts(short time.Duration) []hurt {
 		},
 		{
 			name: "R-276: connections to PostgreSQL are reset again and again", hold: 200 * time.Millisecond, back: 10 * time.Second,
-			do: again((*wired).resetShard, 10, 200*time.Millisecond), told: paused,
+			do: again((*wired).resetShard, 6, 200*time.Millisecond), told: paused,
 		},
 		{
 			name: "R-119: the cell's process dies with admissions that only Redis has", hold: time.Second, back: 30 * time.Second, shared: true,
@@ -118,12 +121,21 @@ func hurts(short time.Duration) []hurt {
 		},
 		{
 			name: "R-276: connections from the edge are reset again and again", hold: 200 * time.Millisecond, back: 5 * time.Second,
-			do: again((*wired).resetDoor, 10, 200*time.Millisecond), told: slices.Concat(away, paused),
+			do: again((*wired).resetDoor, 6, 200*time.Millisecond), told: slices.Concat(away, paused),
 		},
 		{
 			name: "K58: 500 customers close their connections", back: 5 * time.Second,
 			do: func(w *wired) { w.choir.hangUp(500) },
 		},
+	}
+}
+
+// restarted is a store that is killed (SIGKILL) and started again by its operator.
+func restarted(name, process string, shared bool) hurt {
+	return hurt{
+		name: name, hold: 500 * time.Millisecond, back: 30 * time.Second, shared: shared, told: paused,
+		do:  func(w *wired) { w.down(process) },
+		end: func(w *wired) { w.started(process) },
 	}
 }
 
@@ -222,7 +234,7 @@ func (w *wired) polite(file string) {
 // A gate has risen again, doubling from step to step, within risen; a cell is calm when everybody was
 // accepted for calmFor.
 const (
-	risen   = 15 * time.Second
+	risen   = 30 * time.Second
 	calmFor = time.Second
 )
 
