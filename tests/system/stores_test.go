@@ -113,7 +113,7 @@ func hurts(short time.Duration) []hurt {
 		},
 		{
 			name: "R-276: the cell is 100 ms away from the edge", hold: short, back: 5 * time.Second,
-			do: func(w *wired) { w.door.Delay(100 * time.Millisecond) },
+			do: func(w *wired) { w.door.Delay(100 * time.Millisecond) }, told: paused,
 		},
 		{
 			name: "R-276: the cell's answers to the edge are lost", hold: short, back: 20 * time.Second,
