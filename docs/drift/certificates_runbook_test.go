@@ -21,7 +21,7 @@ import (
 func TestCertificatesRunbook(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
-		t.Skip("the page's commands are openssl's, which is not installed here")
+		t.Fatalf("the page's commands are openssl's; install the package openssl: %v", err)
 	}
 	page := house(t).read(t, "docs/runbooks/certificates.md")
 	renew, authority := blocks(t, page, "Renew a certificate"), blocks(t, page, "Change the authority")
