@@ -38,6 +38,10 @@ type Proof struct {
 	// ShardIdentity is PostgreSQL's system identifier and timeline, "ID/TIMELINE".
 	ShardIdentity string
 	FencedAt      time.Time // by the shard's clock
+	// Parts is how many parts the rows of this proof stand in; 0: here. Part is which
+	// of them this is, from 1; 0: none. Parts and their proof name the same Set.
+	Parts, Part int
+	Set         string
 	// ModRevision is etcd's; 0: not stored.
 	ModRevision int64
 }

@@ -50,13 +50,17 @@ func (d *Driver) storeProof(ctx context.Context, w *work) error {
 	if err != nil {
 		return err
 	}
+	stored, err := d.store.StageProof(ctx, w.leader, proof)
+	if err != nil {
+		return err
+	}
 	return d.move(ctx, w, "fence proved", func(tx *store.Tx, cell core.Cell, op core.Operation) (core.Cell, core.Operation, error) {
 		if _, have, err := tx.Proof(proof.Cell, proof.FenceVersion); err != nil || have {
 			return cell, op, orBroken(err, "a proof of %s/%d stands, and the cell is not FENCED", proof.Cell, proof.FenceVersion)
 		}
 		cell.State, cell.Reclaimed = core.CellFenced, false
 		cell.ProofID = core.ProofID(proof.Cell, proof.FenceVersion)
-		return cell, op.Finished(stepFence, sealedWords(proof), core.CellFenced.String(), tx.Now()), tx.PutProof(proof)
+		return cell, op.Finished(stepFence, sealedWords(proof), core.CellFenced.String(), tx.Now()), tx.PutProof(stored)
 	})
 }
 

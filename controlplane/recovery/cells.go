@@ -166,14 +166,18 @@ func (d *Driver) proofs(ctx context.Context, leader core.Leader, op core.Operati
 		if version == shard.row.Version.Int64() {
 			proof.FencedAt, proof.Stocks = shard.row.StateSince.UTC(), shard.stocks // FENCED: they stand still
 		}
-		_, err := d.Store.Update(ctx, "recover proof "+core.ProofID(shard.cell, version), func(tx *store.Tx) error {
+		stored, err := d.Store.StageProof(ctx, leader, proof)
+		if err != nil {
+			return err
+		}
+		_, err = d.Store.Update(ctx, "recover proof "+core.ProofID(shard.cell, version), func(tx *store.Tx) error {
 			if _, err := d.mine(tx, leader, op.ID); err != nil {
 				return err
 			}
 			if _, have, err := tx.Proof(shard.cell, version); err != nil || have {
 				return err
 			}
-			return tx.PutProof(proof)
+			return tx.PutProof(stored)
 		})
 		if err != nil {
 			return err

@@ -10,14 +10,26 @@ import (
 	storev1 "github.com/cellquota/cellquota/proto/cellquota/store/v1"
 )
 
-// schema is the version byte before every value.
-const schema = 0x01
+// The version byte before every value. A proof whose rows stand in parts has one of its
+// own: a program that does not know of parts must not take it for a proof that found
+// nothing, and quarantines it.
+const (
+	schema      = 0x01
+	schemaParts = 0x02
+)
+
+func schemaOf(m proto.Message) byte {
+	if p, is := m.(*storev1.Proof); is && p.GetParts() > 0 {
+		return schemaParts
+	}
+	return schema
+}
 
 // maxValue bounds one value; etcd's own limit is 1.5 MiB for a whole request.
 const maxValue = 1 << 20
 
 func encode(m proto.Message) ([]byte, error) {
-	out, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{schema}, m)
+	out, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend([]byte{schemaOf(m)}, m)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", m, err)
 	}
@@ -33,11 +45,12 @@ func decode(value []byte, m proto.Message) error {
 		return fmt.Errorf("%w: blank value", core.ErrBroken)
 	case len(value) > maxValue:
 		return fmt.Errorf("%w: value of %d bytes", core.ErrBroken, len(value))
-	case value[0] != schema:
-		return fmt.Errorf("%w: schema version %d", core.ErrBroken, value[0])
 	}
 	if err := proto.Unmarshal(value[1:], m); err != nil {
 		return fmt.Errorf("%w: %v", core.ErrBroken, err) //nolint:errorlint // the text is what helps
+	}
+	if value[0] != schemaOf(m) {
+		return fmt.Errorf("%w: schema version %d", core.ErrBroken, value[0])
 	}
 	return nil
 }
@@ -80,7 +93,7 @@ func (s *Store) decodeKind(kind Kind, kv *mvccpb.KeyValue) (any, error) {
 		return checked(decodeBook(kv))
 	case KindRecord:
 		return checked(decodeRecord(kv))
-	case KindProof:
+	case KindProof, KindProofPart:
 		return checked(decodeProof(kv))
 	case KindStock:
 		return checked(decodeStock(kv))

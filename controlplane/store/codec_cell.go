@@ -50,7 +50,7 @@ func decodeInstance(kv *mvccpb.KeyValue) (core.Instance, error) {
 func encodeProof(p core.Proof) proto.Message {
 	m := &storev1.Proof{
 		CellId: string(p.Cell), FenceVersion: p.FenceVersion, Evidence: pb.Evidence(p.Evidence),
-		ShardIdentity: p.ShardIdentity, FencedAt: convert.Time(p.FencedAt),
+		ShardIdentity: p.ShardIdentity, FencedAt: convert.Time(p.FencedAt), Parts: int32(p.Parts), Part: int32(p.Part), Set: p.Set,
 	}
 	for _, u := range p.Sealed {
 		m.Sealed = append(m.Sealed, convert.Units(u))
@@ -86,6 +86,7 @@ func decodeProof(kv *mvccpb.KeyValue) (core.Proof, error) {
 	p := core.Proof{
 		Cell: ids.CellID(m.GetCellId()), FenceVersion: m.GetFenceVersion(), Evidence: core.Evidence(small(m.GetEvidence())),
 		ShardIdentity: m.GetShardIdentity(), FencedAt: convert.FromTime(m.GetFencedAt()), ModRevision: kv.ModRevision,
+		Parts: int(m.GetParts()), Part: int(m.GetPart()), Set: m.GetSet(),
 	}
 	for _, u := range m.GetSealed() {
 		p.Sealed = append(p.Sealed, keep(&r, u, convert.FromUnits))

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 //	/books/CAMPAIGN/SKU         Book
 //	/journal/RECORD             Record
 //	/proofs/CELL/VERSION        Proof; VERSION zero-padded to 19 digits
+//	/proofparts/CELL/VERSION/N  Proof, a part of one; N from 001
 //	/stock/SKU                  PhysicalStock
 //	/operations/OPERATION       Operation
 //	/approvals/OPERATION        Approval of that operation
@@ -66,6 +68,7 @@ const (
 	KindTombstone                 // core.Tombstone
 	KindReplica                   // core.Replica
 	KindCompared                  // not mirrored; the view notes that it came
+	KindProofPart                 // core.Proof, a part
 )
 
 // rooms are the folders (or single keys) of each kind.
@@ -74,7 +77,7 @@ var rooms = map[Kind]string{
 	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
 	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/", KindToken: "/tokens/", KindRefusal: "/refusals/", KindArchive: "/archive/",
 	KindRestored: "/restored", KindCluster: "/cluster", KindCompared: "/compared", KindReplica: "/replicas/",
-	KindTombstone: "/tombstones/",
+	KindTombstone: "/tombstones/", KindProofPart: "/proofparts/",
 }
 
 // Mirrored tells whether the view keeps the kind.
@@ -87,7 +90,7 @@ func (k Kind) String() string { return strings.Trim(rooms[k], "/") }
 // loaded.
 func Mirrored() []Kind {
 	return []Kind{
-		KindRestored, KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProof, KindOperation, KindApproval, KindToken, KindReplica,
+		KindRestored, KindTerm, KindLeader, KindKey, KindCell, KindInstance, KindCampaign, KindRoute, KindStock, KindBook, KindRecord, KindProofPart, KindProof, KindOperation, KindApproval, KindToken, KindReplica,
 		KindTombstone,
 	}
 }
@@ -125,6 +128,15 @@ func (k keys) instance(cell ids.CellID, id string) string {
 
 func (k keys) proof(cell ids.CellID, version int64) string {
 	return k.room(KindProof) + ProofName(cell, version)
+}
+
+// ProofPartName is the name of a proof's part within its folder.
+func ProofPartName(cell ids.CellID, version int64, part int) string {
+	return ProofName(cell, version) + fmt.Sprintf("/%03d", part)
+}
+
+func (k keys) proofParts(cell ids.CellID, version int64) string {
+	return k.room(KindProofPart) + ProofName(cell, version) + "/"
 }
 
 // ProofName is a proof's name within its folder; the version sorts.

@@ -150,7 +150,22 @@ func (s *Store) Approval(ctx context.Context, id string) (core.Approval, error) 
 // Proof reads the proof of a cell at a fence version, linearizably.
 // core.ErrUnknownRecord.
 func (s *Store) Proof(ctx context.Context, cell ids.CellID, version int64) (core.Proof, error) {
-	return lookup(ctx, s, s.keys.proof(cell, version), decodeProof, core.ErrUnknownRecord)
+	own, err := lookup(ctx, s, s.keys.proof(cell, version), decodeProof, core.ErrUnknownRecord)
+	if err != nil || own.Parts == 0 {
+		return own, err
+	}
+	whole, found := own.Join(func(n int) (core.Proof, bool) {
+		var part core.Proof
+		part, err = lookup(ctx, s, s.keys.room(KindProofPart)+ProofPartName(cell, version, n), decodeProof, core.ErrUnknownRecord)
+		return part, err == nil
+	})
+	switch {
+	case err != nil:
+		return core.Proof{}, err
+	case !found:
+		return core.Proof{}, fmt.Errorf("%w: proof %s has parts of another try", core.ErrBroken, core.ProofID(cell, version))
+	}
+	return whole, nil
 }
 
 func lookup[T interface{ Check() error }](ctx context.Context, s *Store, key string, from func(*mvccpb.KeyValue) (T, error), missing error) (T, error) {

@@ -122,12 +122,13 @@ func (tx *Tx) PutRecord(r core.Record) error {
 // DropRecord deletes the record of a book that DropBook deletes.
 func (tx *Tx) DropRecord(id string) error { return tx.remove(tx.s.keys.record(id)) }
 
-// Proof reads the proof of a cell at a fence version.
+// Proof reads the record of a cell's proof at a fence version, without the rows that
+// stand in parts: it tells whether there is one.
 func (tx *Tx) Proof(cell ids.CellID, version int64) (core.Proof, bool, error) {
 	return fetch(tx, tx.s.keys.proof(cell, version), decodeProof)
 }
 
-// PutProof writes a proof.
+// PutProof writes a proof, as Store.StageProof gave it.
 func (tx *Tx) PutProof(p core.Proof) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -135,9 +136,13 @@ func (tx *Tx) PutProof(p core.Proof) error {
 	return tx.put(tx.s.keys.proof(p.Cell, p.FenceVersion), encodeProof(p))
 }
 
-// DropProof deletes a proof that a later one replaced.
+// DropProof deletes a proof that a later one replaced, with its parts.
 func (tx *Tx) DropProof(cell ids.CellID, version int64) error {
-	return tx.remove(tx.s.keys.proof(cell, version))
+	if err := tx.remove(tx.s.keys.proof(cell, version)); err != nil {
+		return err
+	}
+	tx.ops = append(tx.ops, clientv3.OpDelete(tx.s.keys.proofParts(cell, version), clientv3.WithPrefix()))
+	return nil
 }
 
 // Stock reads the physical stock of a SKU.

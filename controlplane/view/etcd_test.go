@@ -1,6 +1,7 @@
 package view_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -8,6 +9,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cellquota/cellquota/allocator"
+	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
@@ -40,7 +43,7 @@ func putCell(t *testing.T, s *store.Store, n int, state core.CellState, version 
 }
 
 // K27: the replica is cut off from etcd, 200 revisions with a fence in them are
-// written and compacted away, a deletion too, and the replica comes back: it lists
+// written and compacted away, deletions of a cell, a campaign and a route too, and the replica comes back: it lists
 // again, sees the fence within twice a lease, and holds what a fresh list holds.
 func TestCompactionUnderTheView(t *testing.T) {
 	etcd := testkit.Etcd(t, 1)
@@ -60,15 +63,22 @@ func TestCompactionUnderTheView(t *testing.T) {
 	}
 	run(t, v)
 	putCell(t, writer, 3, core.CellActive, 1)
+	putCampaign(t, writer, "old")
+	putCampaign(t, writer, "kept")
 	first := putCell(t, writer, 1, core.CellActive, 1)
-	if _, err := v.WaitFor(testkit.Deadline(t), first); err != nil {
-		t.Fatal(err)
+	if before, err := v.WaitFor(testkit.Deadline(t), first); err != nil || len(before.Campaigns()) != 2 {
+		t.Fatalf("%d campaigns, %v", len(before.Campaigns()), err)
 	}
 	wire.Down()
 	for i := range 200 {
 		putCell(t, writer, 2, core.CellActive, int64(i+1))
 	}
 	putCell(t, writer, 1, core.CellFencing, 2)
+	for _, key := range []string{"/cellquota/campaigns/old", "/cellquota/routes/old"} {
+		if gone, err := etcd.Client(t).Delete(testkit.Deadline(t), key); err != nil || gone.Deleted != 1 {
+			t.Fatalf("delete %s: %v, %v", key, gone, err)
+		}
+	}
 	gone, err := etcd.Client(t).Delete(testkit.Deadline(t), "/cellquota/cells/cell-3")
 	if err != nil || gone.Deleted != 1 {
 		t.Fatalf("delete: %v, %v", gone, err)
@@ -101,6 +111,42 @@ func TestCompactionUnderTheView(t *testing.T) {
 	}
 	if got, want := s.Cells(), other.Cells(); len(want) != 2 || !reflect.DeepEqual(got, want) {
 		t.Errorf("after the cut the view holds %v, a fresh list %v", got, want)
+	}
+	if got, want := s.Campaigns(), other.Campaigns(); len(want) != 1 || !reflect.DeepEqual(got, want) {
+		t.Errorf("after the cut the view holds the campaigns %v, a fresh list %v", got, want)
+	}
+	for id, want := range map[ids.CampaignID]bool{"old": false, "kept": true} {
+		if _, found := s.Route(id); found != want {
+			t.Errorf("the route of %s is there: %v", id, found)
+		}
+	}
+}
+
+// putCampaign stores a draft and a route of that name.
+func putCampaign(t *testing.T, s *store.Store, id ids.CampaignID) {
+	t.Helper()
+	opens := time.Now().UTC()
+	spec := core.CampaignSpec{
+		ID: id, OpenAt: opens, CloseAt: opens.Add(time.Hour), Mode: core.ModeDirect, Admission: core.AdmissionMirror, Scope: core.ScopeSKU, MaxQuantity: 1,
+		HoldFor: time.Minute, Ack: core.AckKafka, Refund: core.RefundNoRestock, OnLeaseLoss: core.LeaseLossContinue, Reclaim: core.ReclaimManual, Routing: core.RoutingUser,
+		Permits: core.PermitRules{ClaimFrom: opens, TTL: time.Minute}, Gate: core.Gate{MaxWait: time.Second}, Cells: []ids.CellID{"cell-1"},
+		SKUs: []core.SKUSpec{{
+			ID: "s", PhysicalStock: quantity.Must(10), SaleLimit: quantity.Must(10), Inventory: core.InventoryCounter, Price: core.Money{Amount: "10", Currency: "CNY"},
+			Split: core.SplitRules{Policy: allocator.Equal}, TopUp: core.TopUpRules{Policy: core.AutoManual}, Rebalance: core.AutoManual,
+		}},
+	}
+	homes, err := allocator.DealBuckets([]allocator.CellWeight{{Cell: "cell-1", Weight: 1}}, allocator.Buckets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Update(testkit.Deadline(t), "draft", func(tx *store.Tx) error {
+		_, _, e1 := tx.Campaign(id)
+		_, _, e2 := tx.Route(id)
+		return errors.Join(e1, e2, tx.PutCampaign(core.Campaign{Spec: spec, State: core.CampaignDraft, Version: 1, Owner: "me"}),
+			tx.PutRoute(core.Route{Campaign: id, Version: 1, Domains: []core.DomainRoute{{Homes: homes}}}))
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -276,11 +276,31 @@ func (s Snapshot) Tokens() []core.Token { return many[core.Token](s, store.KindT
 
 // Proof gives the proof of a cell at a fence version.
 func (s Snapshot) Proof(cell ids.CellID, version int64) (core.Proof, bool) {
-	return one[core.Proof](s, store.KindProof, store.ProofName(cell, version))
+	own, found := one[core.Proof](s, store.KindProof, store.ProofName(cell, version))
+	if !found {
+		return core.Proof{}, false
+	}
+	return s.whole(own)
 }
 
-// Proofs gives every proof, by cell and then by version.
-func (s Snapshot) Proofs() []core.Proof { return many[core.Proof](s, store.KindProof, "") }
+// whole adds the rows of a proof that stand in its parts; they came before it.
+func (s Snapshot) whole(p core.Proof) (core.Proof, bool) {
+	return p.Join(func(n int) (core.Proof, bool) {
+		return one[core.Proof](s, store.KindProofPart, store.ProofPartName(p.Cell, p.FenceVersion, n))
+	})
+}
+
+// Proofs gives every proof, by cell and then by version; one whose parts cannot be read
+// is left out.
+func (s Snapshot) Proofs() []core.Proof {
+	var out []core.Proof
+	for _, own := range many[core.Proof](s, store.KindProof, "") {
+		if p, found := s.whole(own); found {
+			out = append(out, p)
+		}
+	}
+	return out
+}
 
 // Stock gives the physical stock of a SKU.
 func (s Snapshot) Stock(id ids.SKUID) (core.PhysicalStock, bool) {

@@ -976,7 +976,13 @@ type Proof struct {
 	// When, by the shard's clock.
 	FencedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=fenced_at,json=fencedAt,proto3" json:"fenced_at,omitempty"`
 	// Per SKU the adjustments that the shard applied and the journal had as DONE.
-	Settled       []*SettledAdjustments `protobuf:"bytes,10,rep,name=settled,proto3" json:"settled,omitempty"`
+	Settled []*SettledAdjustments `protobuf:"bytes,10,rep,name=settled,proto3" json:"settled,omitempty"`
+	// How many parts the rows stand in, under /proofparts/CELL/VERSION/; 0: here.
+	Parts int32 `protobuf:"varint,11,opt,name=parts,proto3" json:"parts,omitempty"`
+	// Of a part: which, from 1.
+	Part int32 `protobuf:"varint,12,opt,name=part,proto3" json:"part,omitempty"`
+	// What a proof and its parts have in common, so that those of an earlier try are told apart.
+	Set           string `protobuf:"bytes,13,opt,name=set,proto3" json:"set,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1079,6 +1085,27 @@ func (x *Proof) GetSettled() []*SettledAdjustments {
 		return x.Settled
 	}
 	return nil
+}
+
+func (x *Proof) GetParts() int32 {
+	if x != nil {
+		return x.Parts
+	}
+	return 0
+}
+
+func (x *Proof) GetPart() int32 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *Proof) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
 }
 
 // SettledAdjustments sums up the adjustments of one SKU on which shard and journal
@@ -2450,7 +2477,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"parameters\x18\n" +
 	" \x01(\tR\n" +
-	"parameters\"\x82\x04\n" +
+	"parameters\"\xbe\x04\n" +
 	"\x05Proof\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12#\n" +
 	"\rfence_version\x18\x02 \x01(\x03R\ffenceVersion\x122\n" +
@@ -2462,7 +2489,10 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x0eshard_identity\x18\b \x01(\tR\rshardIdentity\x127\n" +
 	"\tfenced_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\bfencedAt\x12@\n" +
 	"\asettled\x18\n" +
-	" \x03(\v2&.cellquota.store.v1.SettledAdjustmentsR\asettled\"\x9f\x01\n" +
+	" \x03(\v2&.cellquota.store.v1.SettledAdjustmentsR\asettled\x12\x14\n" +
+	"\x05parts\x18\v \x01(\x05R\x05parts\x12\x12\n" +
+	"\x04part\x18\f \x01(\x05R\x04part\x12\x10\n" +
+	"\x03set\x18\r \x01(\tR\x03set\"\x9f\x01\n" +
 	"\x12SettledAdjustments\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12\x15\n" +
