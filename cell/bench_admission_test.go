@@ -75,8 +75,8 @@ func admitting(b *testing.B) (*world, *process) {
 	w.grant(1, 1_000_000_000)
 	all.stocked(1_000_000_000)
 	all.end()
-	p := w.start("--roles=admission", "--gate-min-rate=1e8", "--gate-capacity=1000000000", "--gate-pause-after=1h",
-		"--admission-stream-max=100000000", "--redis-timeout=10s", "--admission-timeout=1m", "--admission-ack-wait=1m").ready()
+	p := w.start(slices.Concat(calm, []string{"--roles=admission", "--gate-min-rate=1e8", "--gate-capacity=1000000000", "--gate-pause-after=1h",
+		"--admission-stream-max=100000000", "--redis-timeout=10s", "--admission-timeout=1m", "--admission-ack-wait=1m"})...).ready()
 	testkit.Eventually(b, patience, func() error { // the gate is this process's, not its predecessor's
 		g, err := p.client.Facts.GetGate(w.ctx, &pb.GetGateRequest{})
 		if err != nil {
@@ -102,11 +102,12 @@ func (w *world) asksOf(from *int, n int) []*pb.Ask {
 	asks := make([]*pb.Ask, n)
 	for i := range asks {
 		user := fmt.Sprintf("u%012d", *from)
+		number := uint64(*from) + 1
 		*from++
 		permit, err := signed.Permit{Campaign: campaign, SKU: phone, User: ids.UserID(user), Expires: expires, Nonce: signed.NewNonce()}.Sign(keys, "k1")
 		w.must(err)
 		asks[i] = &pb.Ask{
-			CorrelationId: uint64(i + 1), CampaignId: campaign, SkuId: phone, UserId: user, WaitMs: 60_000,
+			CorrelationId: number, CampaignId: campaign, SkuId: phone, UserId: user, WaitMs: 60_000,
 			Kind: &pb.Ask_Admit{Admit: &pb.AdmitAsk{RequestId: fmt.Sprintf("r%012d", i), Quantity: 1, Permit: permit}},
 		}
 	}
@@ -121,7 +122,7 @@ func (p *process) pour(asks []*pb.Ask, want pb.AdmitOutcome) float64 {
 	defer cancel()
 	shares := slices.Collect(slices.Chunk(asks, (len(asks)+edgeStreams-1)/edgeStreams))
 	done := make(chan error, len(shares))
-	began, worked, redisWorked := clock.System().Now(), testkit.OwnCPU(p.w.t), p.w.redis.CPU(p.w.t)
+	redisWorked, worked, began := p.w.redis.CPU(p.w.t), testkit.OwnCPU(p.w.t), clock.System().Now()
 	for _, share := range shares {
 		go func() { done <- p.stream(ctx, share, want) }()
 	}

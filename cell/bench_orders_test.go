@@ -146,7 +146,7 @@ func (s *sales) consume(int) float64 {
 		return c.Applied()
 	}
 	first := applied(1)
-	began, worked, stored := clock.System().Now(), testkit.OwnCPU(s.b), s.pg.CPU(s.b)
+	stored, worked, began := s.pg.CPU(s.b), testkit.OwnCPU(s.b), clock.System().Now()
 	applied(roundOrders)
 	took := clock.System().Now().Sub(began).Seconds()
 	n := float64(roundOrders - first)

@@ -55,7 +55,7 @@ func benchmarkSteps(b *testing.B, state string, step func(context.Context, pb.Or
 	s.exec("GRANT USAGE ON SCHEMA bench TO cellquota_app")
 	s.exec("GRANT ALL ON ALL TABLES IN SCHEMA bench TO cellquota_app")
 	s.exec("GRANT ALL ON ALL SEQUENCES IN SCHEMA bench TO cellquota_app")
-	p := s.start("--roles=reconcile").ready()
+	p := s.start(append([]string{"--roles=reconcile"}, calm...)...).ready()
 	s.todo(s.place(8 * orderBatch))
 	script := stepScript(b, state, s.payload())
 	clients := s.best(b, script)
@@ -119,7 +119,7 @@ func (s *sales) steps(p *process, list []placed, step func(context.Context, pb.O
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var wait sync.WaitGroup
-	began, worked, stored := clock.System().Now(), testkit.OwnCPU(s.b), s.pg.CPU(s.b)
+	stored, worked, began := s.pg.CPU(s.b), testkit.OwnCPU(s.b), clock.System().Now()
 	for range callers {
 		wait.Go(func() {
 			for i := next.Add(1) - 1; int(i) < len(list); i = next.Add(1) - 1 {

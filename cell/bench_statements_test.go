@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,12 +18,13 @@ import (
 type script struct {
 	t       testing.TB
 	queries map[string]string
+	used    map[string]bool
 	text    strings.Builder
 }
 
 func newScript(t testing.TB) *script {
 	t.Helper()
-	s := &script{t: t, queries: map[string]string{}}
+	s := &script{t: t, queries: map[string]string{}, used: map[string]bool{}}
 	files, err := filepath.Glob("shard/*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no statements: %v", err)
@@ -74,8 +76,29 @@ func (s *script) run(name string, args ...string) {
 	if most != len(args) {
 		s.t.Fatalf("%s has %d parameters, not %d: bring the benchmark up to what cell/shard sends", name, most, len(args))
 	}
+	s.used[name] = true
 	s.line(strings.TrimSuffix(strings.TrimSpace(out), ";") + ";")
 }
+
+// whole fails when the named files of cell/shard know a statement that is neither in the
+// script nor among those that this case does not send.
+func (s *script) whole(files []string, unsent ...string) {
+	s.t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join("shard", file))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, literal := range quotedName.FindAllStringSubmatch(string(text), -1) {
+			name := literal[1]
+			if _, is := s.queries[name]; is && !s.used[name] && !slices.Contains(unsent, name) {
+				s.t.Fatalf("shard/%s knows the statement %s, which the benchmark does not: bring it up to what cell/shard sends", file, name)
+			}
+		}
+	}
+}
+
+var quotedName = regexp.MustCompile(`"([a-z_]+)"`)
 
 // begin opens a transaction as inTx does.
 func (s *script) begin() {
@@ -123,6 +146,7 @@ func ordersScript(t testing.TB, n, payload int) string {
 		s.run("batch_buckets", one[0])
 		s.run("batch_raised", one[0])
 		s.run("batch_earlier", place...)
+		s.run("tokens_free", one[0], one[1], "ARRAY["+strconv.Itoa(n)+"]")
 	})
 	s.together(func() {
 		s.run("batch_buyers_take", place[0], place[1], place[2], each(n, sqlReservation))
@@ -140,6 +164,11 @@ func ordersScript(t testing.TB, n, payload int) string {
 		s.outbox(2*n, payload, `'req/cell-1.r' || left(md5(:b::text || '/' || (g + 1) / 2), 26)`)
 	})
 	s.line("COMMIT;")
+	s.whole([]string{"batch_read.go", "batch_buyers.go", "batch_write.go", "tx.go"},
+		"batch_buyers_drop",                     // nobody finds it sold out
+		"batch_holds_lock", "batch_holds_count", // no bound on unpaid orders
+		"batch_rules_spec", // read once
+	)
 	return s.text.String()
 }
 
@@ -177,5 +206,11 @@ func stepScript(t testing.TB, state string, payload int) string {
 		s.outbox(2, payload, "'req/' || :r::text")
 	})
 	s.line("COMMIT;")
+	s.whole([]string{"steps.go", "steps_write.go", "tx.go"},
+		"step_lock_due", "step_lock_cancelled", // the closer's
+		"step_refunds_write", "refunds_kick", "restocked_before", // money goes back
+		"step_refusals_write", // a callback that does not fit
+		"step_payments_write", // a closing without an attempt
+	)
 	return s.text.String()
 }

@@ -120,16 +120,21 @@ type process struct {
 	done   chan error
 }
 
-// start runs a process with the world's configuration; more are further flags.
-func (w *world) start(more ...string) *process {
-	w.t.Helper()
-	args := append([]string{
+// arguments are the world's configuration as flags of a process.
+func (w *world) arguments() []string {
+	return append([]string{
 		"--dev", "--cell-id=cell-1", "--instance-group=blue", "--grpc-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0", "--keys-dir=" + w.keys,
 		"--control-plane-addrs=" + w.cp.addr, "--redis-timeout=2s",
 		"--kafka-brokers=" + strings.Join(w.kafka.Brokers(), ","), "--shard-dsn-file=" + w.dsn,
 		"--link-keepalive=50ms", "--link-backoff-min=10ms", "--link-backoff-max=50ms", "--report-interval=20ms", "--rebuild-interval=20ms",
 		"--gate-interval=20ms", "--relay-sweep-after=300ms", "--payment-grace=0s", "--shutdown-grace=20s",
-	}, append(w.store, more...)...)
+	}, w.store...)
+}
+
+// start runs a process with the world's configuration; more are further flags.
+func (w *world) start(more ...string) *process {
+	w.t.Helper()
+	args := append(w.arguments(), more...)
 	cfg, err := config.Load[Config](args, config.Options{Program: "cell", Environ: []string{}, Stdout: io.Discard})
 	w.must(err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.ctx))

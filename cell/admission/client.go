@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cellquota/cellquota/internal/clock"
@@ -117,11 +116,7 @@ func newPool(cfg Config, size int, hook func(context.Context, *redis.Conn) error
 	if err != nil {
 		return nil, err
 	}
-	// Without the statement: a thousand calls' arguments, users among them, would be rendered as text for
-	// each pipeline, also where no trace is kept.
-	if err := redisotel.InstrumentTracing(pool.Driver(), redisotel.WithDBStatement(false)); err != nil {
-		panic("admission: " + err.Error()) // only for a client type the plugin does not know
-	}
+	instrument(pool.Driver())
 	return pool, nil
 }
 

@@ -122,12 +122,14 @@ func (f *fuzz) acked() {
 	if len(f.granted) == 0 {
 		return
 	}
-	g := rapid.SampledFrom(f.granted).Draw(f.T, "granted")
-	if err := f.m.Acked(f.Context(), []Granted{g}); err != nil {
+	some := rapid.SliceOfN(rapid.SampledFrom(f.granted), 1, 5).Draw(f.T, "granted")
+	if err := f.m.Acked(f.Context(), some); err != nil {
 		f.Fatal(err)
 	}
-	if g.Build == f.tw.build {
-		f.tw.acked(g)
+	for _, g := range some {
+		if g.Build == f.tw.build {
+			f.tw.acked(g)
+		}
 	}
 }
 

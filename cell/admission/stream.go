@@ -13,13 +13,22 @@ import (
 	"github.com/cellquota/cellquota/internal/ids"
 )
 
-type ackedCall struct{ g Granted }
+// maxAcked is how many admissions one call of cq2_acked takes: the server does nothing
+// else meanwhile.
+const maxAcked = 64
+
+// ackedCall is some admissions of one build of one mirror.
+type ackedCall []Granted
 
 var ackedFunction = function[ackedCall, EffectResult]{
 	name: "cq2_acked",
 	render: func(a ackedCall) ([]string, []any) {
-		k := a.g.Scope.at(a.g.Build)
-		return []string{k.stream(), k.record(a.g.SKU, a.g.Request, a.g.User)}, []any{a.g.StreamID, string(a.g.Reservation)}
+		k := a[0].Scope.at(a[0].Build)
+		keys, args := append(make([]string, 0, 1+len(a)), k.stream()), make([]any, 0, 2*len(a))
+		for _, g := range a {
+			keys, args = append(keys, k.record(g.SKU, g.Request, g.User)), append(args, g.StreamID, string(g.Reservation))
+		}
+		return keys, args
 	},
 	decode: effectFunction.decode,
 }
@@ -27,19 +36,36 @@ var ackedFunction = function[ackedCall, EffectResult]{
 // Acked records that the log has these admissions: their stream entries go, and
 // requests that read ADMITTED read QUEUED. A repeat changes nothing.
 func (c *Client) Acked(ctx context.Context, list []Granted) error {
-	ins := make([]ackedCall, 0, len(list))
-	for _, g := range list {
-		if g.StreamID != "" {
-			ins = append(ins, ackedCall{g})
-		}
-	}
-	_, errs := ackedFunction.run(ctx, c, c.maint, ins)
+	_, errs := ackedFunction.run(ctx, c, c.maint, ackedCalls(list))
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// ackedCalls puts together what is of one build of one mirror.
+func ackedCalls(list []Granted) []ackedCall {
+	type place struct {
+		scope Scope
+		build ids.Build
+	}
+	var calls []ackedCall
+	open := map[place]int{} // the call that still has room
+	for _, g := range list {
+		if g.StreamID == "" {
+			continue
+		}
+		at := place{g.Scope, g.Build}
+		i, ok := open[at]
+		if !ok || len(calls[i]) == maxAcked {
+			i = len(calls)
+			open[at], calls = i, append(calls, nil)
+		}
+		calls[i] = append(calls[i], g)
+	}
+	return calls
 }
 
 // Page is one page of stream entries, oldest first.

@@ -8,17 +8,18 @@
 -- Order of judgement: architecture, section 6.
 local function admit(keys, args)
   local sku, user, request, reservation = args[3], args[4], args[5], args[6]
-  local quantity = tonumber(args[8])
+  local quantity, call = tonumber(args[8]), redis.call
 
-  -- 1 meta present and build as expected; every key that never is empty is there
-  local m = redis.call('HMGET', keys[1], 'state', 'build', 'fence', 'open_at_ms', 'close_at_ms',
+  -- 1 meta present and build as expected; every key that never is empty is there. What is read here is
+  -- judged below: each key is asked once.
+  local m = call('HMGET', keys[1], 'state', 'build', 'fence', 'open_at_ms', 'close_at_ms',
     'gate:' .. sku, 'bound:' .. sku, 'domain:' .. args[10], 'keep_until_ms', 'stream_max')
   local refused = not_mine(m[1], m[2], m[3], args[1], args[2])
-  local needed, present = 2, redis.call('EXISTS', keys[2], keys[3])
-  if m[8] then
-    needed, present = 3, present + redis.call('EXISTS', keys[4])
-  end
-  if refused == OUTCOME.NOT_READY or present ~= needed or not m[6] then
+  local marks = call('HMGET', keys[3], user, GUARD)
+  local stock = call('GET', keys[2])
+  local owned = m[8] and call('GETBIT', keys[4], args[9]) == 1
+  if refused == OUTCOME.NOT_READY or not stock or not marks[2] or not m[6]
+    or (m[8] and not owned and call('EXISTS', keys[4]) == 0) then
     return answer(OUTCOME.NOT_READY)
   end
 
@@ -28,9 +29,9 @@ local function admit(keys, args)
   end
 
   -- 3 replay
-  local r = redis.call('HMGET', keys[5], 'state', 'reason', 'reservation', 'order', 'expires_at_ms',
+  local r = call('HMGET', keys[5], 'state', 'reason', 'reservation', 'order', 'expires_at_ms',
     'quantity', 'fingerprint', 'admitted_at_ms', 'attempt', 'stream_id')
-  local mark = read_mark(redis.call('HGET', keys[3], user))
+  local mark = read_mark(marks[1])
   if r[1] and num(r[2]) ~= REASON.MOVED then
     local seen = { state = num(r[1]), reason = num(r[2]), reservation = r[3] or '', order = r[4] or '',
                    expires_at_ms = num(r[5]), quantity = num(r[6]), admitted_at_ms = num(r[8]),
@@ -60,7 +61,7 @@ local function admit(keys, args)
   end
 
   -- 5 bucket
-  if not m[8] or redis.call('GETBIT', keys[4], args[9]) == 0 then
+  if not owned then
     return answer(OUTCOME.MOVED)
   end
 
@@ -69,50 +70,57 @@ local function admit(keys, args)
     return held_by(mark)
   end
 
-  -- 7 permit and nonce
-  if now >= num(args[11]) or redis.call('EXISTS', keys[6]) == 1 then
+  -- 7 permit; its nonce is looked at below, before anything is said of 8 and 9
+  if now >= num(args[11]) then
     return answer(OUTCOME.PERMIT_INVALID)
   end
 
   -- 8 stock, behind what the gate declares about all of it
-  local gate = num(m[6])
-  if gate == GATE.PAUSED then
-    return answer(OUTCOME.PAUSED)
-  end
-  if gate == GATE.FINAL_SOLD_OUT then
-    return answer(OUTCOME.FINAL_SOLD_OUT)
-  end
-  local stock = num(redis.call('GET', keys[2]))
-  if stock < quantity then
-    redis.call('HINCRBY', keys[10], 'refused', 1)
-    return answer(OUTCOME.TEMP_SOLD_OUT, { stock_left = math.max(stock, 0) })
-  end
-
   -- 9 outstanding below the bound, and the stream below its own (it is never trimmed)
-  local stream_max = num(m[10])
-  if redis.call('ZCARD', keys[7]) >= num(m[7])
-    or (stream_max > 0 and redis.call('XLEN', keys[9]) >= stream_max) then
-    return answer(gate == GATE.THROTTLED and OUTCOME.THROTTLED or OUTCOME.QUEUE_FULL)
+  local gate, stream_max, no = num(m[6]), num(m[10]), nil
+  stock = num(stock)
+  if gate == GATE.PAUSED then
+    no = OUTCOME.PAUSED
+  elseif gate == GATE.FINAL_SOLD_OUT then
+    no = OUTCOME.FINAL_SOLD_OUT
+  elseif stock < quantity then
+    no = OUTCOME.TEMP_SOLD_OUT
+  elseif call('ZCARD', keys[7]) >= num(m[7]) or (stream_max > 0 and call('XLEN', keys[9]) >= stream_max) then
+    no = gate == GATE.THROTTLED and OUTCOME.THROTTLED or OUTCOME.QUEUE_FULL
+  end
+  if no then
+    if call('EXISTS', keys[6]) == 1 then
+      return answer(OUTCOME.PERMIT_INVALID)
+    end
+    if no == OUTCOME.TEMP_SOLD_OUT then
+      call('HINCRBY', keys[10], 'refused', 1)
+      return answer(no, { stock_left = math.max(stock, 0) })
+    end
+    return answer(no)
   end
 
-  -- 10 take
+  -- 10 take; the nonce first, because a burnt one refuses
+  if not call('SET', keys[6], '1', 'NX', 'PX', int(num(args[11]) - now + NONCE_MARGIN_MS)) then
+    return answer(OUTCOME.PERMIT_INVALID)
+  end
   local message = args[12] .. 'y' .. struct.pack('<i8', now)
   local at = int(now)
-  redis.call('DECRBY', keys[2], args[8])
-  redis.call('HSET', keys[3], user, mark_text(STATE.ADMITTED, sku, request, reservation, quantity))
-  local stream_id = redis.call('XADD', keys[9], '*', 'm', message, 't', args[14])
-  redis.call('DEL', keys[5])
-  redis.call('HSET', keys[5], 'state', int(STATE.ADMITTED), 'reservation', reservation,
+  call('DECRBY', keys[2], args[8])
+  call('HSET', keys[3], user, mark_text(STATE.ADMITTED, sku, request, reservation, quantity))
+  local stream_id = call('XADD', keys[9], '*', 'm', message, 't', args[14])
+  if r[1] then -- of an attempt that had moved
+    call('DEL', keys[5])
+  end
+  call('HSET', keys[5], 'state', int(STATE.ADMITTED), 'reservation', reservation,
     'fingerprint', args[7], 'quantity', args[8], 'admitted_at_ms', at, 'attempt', args[13],
     'stream_id', stream_id, 'version', '0')
-  if num(m[9]) > 0 then
-    redis.call('PEXPIREAT', keys[5], m[9])
+  if m[9] and m[9] ~= '0' then
+    call('PEXPIREAT', keys[5], m[9])
   end
-  redis.call('SET', keys[6], '1', 'PX', int(num(args[11]) - now + NONCE_MARGIN_MS))
-  redis.call('ZADD', keys[7], at, reservation)
-  redis.call('HSET', keys[8], reservation, args[8] .. '|' .. message)
-  redis.call('HINCRBY', keys[10], 'admitted', 1)
-  redis.call('HINCRBY', keys[10], 'outstanding_units', args[8])
+  call('ZADD', keys[7], at, reservation)
+  call('HSET', keys[8], reservation, args[8] .. '|' .. message)
+  call('HINCRBY', keys[10], 'admitted', 1)
+  call('HINCRBY', keys[10], 'outstanding_units', args[8])
   return answer(OUTCOME.ACCEPTED, { state = STATE.ADMITTED, reservation = reservation, request = request,
     sku = sku, admitted_at_ms = now, quantity = quantity, stream_id = stream_id })
 end

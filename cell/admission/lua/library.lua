@@ -93,6 +93,9 @@ local MARK = {
 -- A nonce outlives its permit by this much, so that a Redis clock set back does not revive it.
 local NONCE_MARGIN_MS = 60000
 
+-- The field that keeps the marks from being empty: no user has that name.
+local GUARD = ''
+
 local function int(n)
   return string.format('%.0f', n)
 end
