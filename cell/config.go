@@ -165,6 +165,8 @@ type Closer struct {
 type Outbox struct {
 	Interval time.Duration `config:"interval" default:"20ms" min:"1ms" max:"10s" doc:"between looks while there is something to do"`
 	Batch    int           `config:"batch" default:"500" min:"1" max:"5000" doc:"rows claimed at once"`
+	Keep     time.Duration `config:"keep" default:"1h" min:"1m" max:"720h" doc:"how long a row stays after it left; status pages and mirrors need none of them"`
+	Prune    time.Duration `config:"prune_interval" default:"30s" min:"1s" max:"1h" doc:"between walks that delete rows that left longer ago"`
 }
 
 // Payment bounds how long payments keep orders open.

@@ -152,6 +152,11 @@ func (p *parts) startOutbox(group *lifecycle.Group) error {
 	group.Go("outbox-mirror", outbox.NewMirrorPublisher(cfg, p.shard, p.mirror, deps).Run)
 	group.Go("outbox-events", outbox.NewEventPublisher(cfg, p.shard, log, deps).Run)
 	group.Go("outbox-lag", lag.Run)
+	pruner, err := outbox.NewPruner(outbox.PruneConfig{Keep: p.cfg.Outbox.Keep, Interval: p.cfg.Outbox.Prune}, p.shard, deps)
+	if err != nil {
+		return err
+	}
+	group.Go("outbox-prune", pruner.Run)
 	return nil
 }
 

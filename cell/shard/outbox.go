@@ -80,9 +80,13 @@ func (t tx) leave(ctx context.Context, rows []outRow) error {
 // first, by the database's clock. A row never overtakes an earlier one of its aggregate that another
 // owner holds. An owner that claims again gets its own unfinished rows again.
 func (s *Store) ClaimOutbox(ctx context.Context, target string, limit int, owner string, lease time.Duration) ([]OutboxRow, error) {
+	query, err := s.outboxQuery(ctx, "outbox_claim")
+	if err != nil {
+		return nil, err
+	}
 	var out []OutboxRow
-	err := s.inTx(ctx, "claim_outbox", needSettle, func(ctx context.Context, t tx) error {
-		rows, err := t.Query(ctx, sql("outbox_claim"), target, limit, owner, lease.Seconds())
+	err = s.inTx(ctx, "claim_outbox", needSettle, func(ctx context.Context, t tx) error {
+		rows, err := t.Query(ctx, query, target, limit, owner, lease.Seconds())
 		if err != nil {
 			return err
 		}
@@ -95,6 +99,15 @@ func (s *Store) ClaimOutbox(ctx context.Context, target string, limit int, owner
 		return err
 	})
 	return out, err
+}
+
+// outboxQuery is a statement that looks at the rows of an aggregate, as the schema's indexes want it.
+func (s *Store) outboxQuery(ctx context.Context, name string) (string, error) {
+	known, err := s.atTokensStep(ctx)
+	if !known {
+		name += "_step2"
+	}
+	return sql(name), err
 }
 
 // MarkPublished records that rows of owner's claim have left. Rows that another owner claimed
@@ -114,8 +127,12 @@ func (s *Store) DeferOutbox(ctx context.Context, owner string, rows []int64, pau
 	if len(rows) == 0 {
 		return nil
 	}
+	query, err := s.outboxQuery(ctx, "outbox_defer")
+	if err != nil {
+		return err
+	}
 	return s.inTx(ctx, "defer_outbox", needSettle, func(ctx context.Context, t tx) error {
-		_, err := t.Exec(ctx, sql("outbox_defer"), rows, owner, pause.Seconds())
+		_, err := t.Exec(ctx, query, rows, owner, pause.Seconds())
 		return err
 	})
 }

@@ -16,7 +16,7 @@ WITH c AS MATERIALIZED (
   ORDER BY outbox_id LIMIT $2 FOR UPDATE SKIP LOCKED
 ), ok AS (
   SELECT c.outbox_id FROM c WHERE NOT EXISTS (
-    SELECT FROM cellquota.outbox o WHERE o.target = $1 AND o.state = 'PENDING' AND o.aggregate = c.aggregate
+    SELECT FROM cellquota.outbox o WHERE o.target = $1 AND o.state NOT IN ('PUBLISHED', 'PARKED') AND o.aggregate = c.aggregate
       AND o.outbox_id < c.outbox_id AND o.outbox_id NOT IN (SELECT outbox_id FROM c))
 ), u AS (
   UPDATE cellquota.outbox o SET claimed_by = $3, claimed_until = cellquota.now() + make_interval(secs => $4::float8), attempts = attempts + 1
@@ -30,22 +30,25 @@ FROM u LEFT JOIN cellquota.campaigns p ON p.campaign_id = u.campaign_id
     AND m.scope_key = CASE p.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE u.sku_id END
 ORDER BY u.outbox_id;
 
+-- Rows that are named by their key are not said to be "state = 'PENDING'": a plan made while nothing is
+-- pending would read all of the partial index of pending rows, for ever (TestPlans).
+
 -- A row whose lease another owner took meanwhile is not touched; it will be published twice, which
 -- receivers bear.
 -- name: outbox_published
 UPDATE cellquota.outbox SET state = 'PUBLISHED', published_at = cellquota.now(), claimed_until = NULL
-WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
+WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state NOT IN ('PUBLISHED', 'PARKED');
 
 -- name: outbox_release
 UPDATE cellquota.outbox SET claimed_by = '', claimed_until = NULL
-WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state = 'PENDING';
+WHERE outbox_id = ANY($1::bigint[]) AND claimed_by = $2 AND state NOT IN ('PUBLISHED', 'PARKED');
 
 -- Rows whose receiver cannot take them yet, and those that must wait behind them: nobody claims them
 -- before the pause is over, so that they do not take the places of rows that can go.
 -- name: outbox_defer
 UPDATE cellquota.outbox o SET claimed_by = '', claimed_until = cellquota.now() + make_interval(secs => $3::float8)
 FROM (SELECT DISTINCT target, aggregate FROM cellquota.outbox WHERE outbox_id = ANY($1::bigint[])) a
-WHERE o.state = 'PENDING' AND o.target = a.target AND o.aggregate = a.aggregate
+WHERE o.state NOT IN ('PUBLISHED', 'PARKED') AND o.target = a.target AND o.aggregate = a.aggregate
   AND (o.outbox_id = ANY($1::bigint[]) AND o.claimed_by = $2 OR o.claimed_until IS NULL OR o.claimed_until < cellquota.now());
 
 -- Every effect of one aggregate for the mirror, with the build raised for it, in one snapshot.
@@ -62,3 +65,17 @@ UPDATE cellquota.outbox SET state = 'PARKED', claimed_until = NULL WHERE outbox_
 -- name: outbox_lag
 SELECT coalesce(extract(epoch FROM cellquota.now() - min(created_at)), 0)::float8, count(*)
 FROM cellquota.outbox WHERE state = 'PENDING';
+
+-- One page of rows in their order; those that left longer than $3 seconds ago are deleted. The last id of
+-- the page, how many rows it has, how many were deleted, and whether it reaches rows that may not go yet.
+-- Whoever walks begins anew at 0 now and then: a row that commits late is met by a later walk.
+-- name: outbox_prune
+WITH page AS MATERIALIZED (
+  SELECT outbox_id, created_at FROM cellquota.outbox WHERE outbox_id > $1 ORDER BY outbox_id LIMIT $2
+), gone AS (
+  DELETE FROM cellquota.outbox o USING page p
+  WHERE o.outbox_id = p.outbox_id AND o.state = 'PUBLISHED' AND o.published_at < cellquota.now() - make_interval(secs => $3::float8)
+  RETURNING o.outbox_id
+)
+SELECT coalesce(max(outbox_id), 0), count(*), (SELECT count(*) FROM gone),
+  coalesce(max(created_at) >= cellquota.now() - make_interval(secs => $3::float8), false) FROM page;

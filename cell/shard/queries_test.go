@@ -22,3 +22,13 @@ func TestParseQueriesRefuses(t *testing.T) {
 
 // Queries is for the test that prepares every statement.
 func Queries() map[string]string { return queries }
+
+// PoolParams are the settings of every connection of a store.
+func PoolParams(t *testing.T, dsn string) map[string]string {
+	t.Helper()
+	pc, err := poolConfig(Config{DSN: dsn}.withDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pc.ConnConfig.RuntimeParams
+}

@@ -21,7 +21,7 @@ ON CONFLICT (refund_id) DO UPDATE SET state = excluded.state, restocked = exclud
 WHERE f.order_id = excluded.order_id AND f.payment_id = excluded.payment_id AND f.state = 'PENDING' AND excluded.state = 'REFUNDED';
 
 -- name: refunds_kick
-UPDATE cellquota.refunds SET next_ask_at = cellquota.now() WHERE refund_id = ANY($1::text[]) AND state = 'PENDING';
+UPDATE cellquota.refunds SET next_ask_at = cellquota.now() WHERE refund_id = ANY($1::text[]) AND state <> 'REFUNDED';
 
 -- Did one of these refunds return its units already?
 -- name: restocked_before
@@ -42,7 +42,7 @@ ORDER BY p.updated_at LIMIT $1 ON CONFLICT DO NOTHING;
 -- $3. Whoever dies behind a claim loses nothing: the refund is due again.
 -- name: refunds_claim
 WITH c AS MATERIALIZED (
-  SELECT refund_id FROM cellquota.refunds WHERE state = 'PENDING' AND next_ask_at <= cellquota.now()
+  SELECT refund_id FROM cellquota.refunds WHERE state = 'PENDING' AND next_ask_at <= (SELECT cellquota.now())
   ORDER BY next_ask_at LIMIT $1 FOR UPDATE SKIP LOCKED
 )
 UPDATE cellquota.refunds f SET asks = f.asks + 1,
@@ -53,7 +53,7 @@ RETURNING f.refund_id, f.order_id, f.payment_id, cellquota.amount_text(f.amount)
 
 -- name: refunds_answer
 UPDATE cellquota.refunds f SET answer = e.answer FROM unnest($1::text[], $2::text[]) AS e(refund_id, answer)
-WHERE f.refund_id = e.refund_id AND f.state = 'PENDING';
+WHERE f.refund_id = e.refund_id AND f.state <> 'REFUNDED';
 
 -- name: refunds_backlog
 SELECT count(*), coalesce(extract(epoch FROM cellquota.now() - min(requested_at)), 0)::float8 FROM cellquota.refunds WHERE state = 'PENDING';

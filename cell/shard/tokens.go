@@ -26,18 +26,23 @@ var modeNames = map[cellquotav1.InventoryMode]string{
 // mayKeepTokens is ErrUnsupported while the schema is at a step that leaves token rows alone. It is
 // asked anew until the schema has them: a migration comes while we run.
 func (s *Store) mayKeepTokens(ctx context.Context) error {
+	if known, err := s.atTokensStep(ctx); err != nil || known {
+		return err
+	}
+	return fmt.Errorf("%w: inventory_mode TOKEN needs step %d of the shard's schema: run cellquotad migrate up", ErrUnsupported, tokensStep)
+}
+
+// atTokensStep tells whether the schema is at step 3 by now.
+func (s *Store) atTokensStep(ctx context.Context) (bool, error) {
 	if s.tokensKnown.Load() {
-		return nil
+		return true, nil
 	}
 	var known bool
 	if err := s.pool.QueryRow(ctx, sql("tokens_known")).Scan(&known); err != nil {
-		return translate(err)
+		return false, translate(err)
 	}
 	s.tokensKnown.Store(known)
-	if !known {
-		return fmt.Errorf("%w: inventory_mode TOKEN needs step %d of the shard's schema: run cellquotad migrate up", ErrUnsupported, tokensStep)
-	}
-	return nil
+	return known, nil
 }
 
 // needs are the units that a transaction wants of each SKU at most.
