@@ -71,18 +71,16 @@ type SASL struct {
 
 // Check: a login has a name and a password. at is the name of the keys, "kafka.sasl".
 func (l SASL) Check(problem func(key, rule string), at string) {
-	given := l.User != "" || l.PasswordFile != ""
-	switch {
-	case l.Mechanism == "none" || l.Mechanism == "":
-		if given {
+	if l.Mechanism == "none" || l.Mechanism == "" {
+		if l.User != "" || l.PasswordFile != "" {
 			problem(at+".mechanism", "must be given together with user and password_file")
 		}
-	default:
-		if l.User == "" {
-			problem(at+".user", "must be given together with mechanism")
-		}
-		if l.PasswordFile == "" {
-			problem(at+".password_file", "must be given together with mechanism")
-		}
+		return
+	}
+	if l.User == "" {
+		problem(at+".user", "must be given together with mechanism")
+	}
+	if l.PasswordFile == "" {
+		problem(at+".password_file", "must be given together with mechanism")
 	}
 }
