@@ -398,3 +398,34 @@ func TestCellRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestThrottledMargin: while a cell's gate is THROTTLED, the edge asks it for as many customers as it has
+// units left and the campaign's gate.margin more (half of them, here), once for a TTL; repeats always.
+func TestThrottledMargin(t *testing.T) {
+	r := start(t, func(c *Config) { c.SoldOut.TTL = 20 * time.Second })
+	here := celltest.Homed("thea", 12, 0, 2)
+	permits := map[string]string{}
+	for _, user := range here {
+		permits[user] = r.permit(user)
+	}
+	r.cells[0].Script(func(*cq.Ask) *cq.Answer {
+		return &cq.Answer{Outcome: cq.AdmitOutcome_ADMIT_OUTCOME_THROTTLED, StockLeft: 4}
+	})
+	first, _ := r.cells[0].Asked()
+	for _, user := range here {
+		_, a := r.buy(user, permits[user])
+		r.must(a, 429, "THROTTLED")
+		if a.RetryAfter <= 0 {
+			t.Errorf("%s is not told when to come again", user)
+		}
+	}
+	if asked, _ := r.cells[0].Asked(); asked-first != 1+6 { // the one that told, and 4 units and a half of them
+		t.Errorf("%d of 12 customers came to the cell, want 7", asked-first)
+	}
+	before, _ := r.cells[0].Asked()
+	_, a := r.buy(here[11], permits[here[11]], func(t *client.Try) { t.RetryAttempt = 1 })
+	r.must(a, 429, "THROTTLED")
+	if after, _ := r.cells[0].Asked(); after != before+1 {
+		t.Error("a repeat did not come to the cell")
+	}
+}

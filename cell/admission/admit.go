@@ -58,7 +58,7 @@ type Result struct {
 	ExpiresAtMS  int64 // of the order; 0: none
 	AdmittedAtMS int64 // by Redis TIME; 0: unknown
 	Quantity     int32 // 0: unknown
-	StockLeft    int32 // TempSoldOut: units left, never below 0
+	StockLeft    int32 // TempSoldOut, Throttled: units left, never below 0
 	OpensInMS    int64 // NotStarted
 
 	// Granted is what the relay must bring to the log; only with Accepted.

@@ -137,7 +137,7 @@ func (t *twin) admit(a Ask, expected ids.Build, expired bool) Result {
 		s.refused++
 		return Result{Outcome: TempSoldOut, StockLeft: int32(max(s.stock, 0))}
 	case int64(len(s.waiting)) >= s.bound && s.gate == cellquotav1.GateState_GATE_STATE_THROTTLED:
-		return Result{Outcome: Throttled}
+		return Result{Outcome: Throttled, StockLeft: int32(max(s.stock, 0))}
 	case int64(len(s.waiting)) >= s.bound:
 		return Result{Outcome: QueueFull}
 	}

@@ -42,7 +42,7 @@ func (t tx) send(ctx context.Context, b *pgx.Batch, read func(pgx.BatchResults) 
 
 // inTx is the only way to write. fn must be pure over its inputs and tx: it runs again after a
 // deadlock, a lock time-out or a serialisation failure.
-func (s *Store) inTx(ctx context.Context, verb string, n need, fn func(context.Context, tx) error) error { //nolint:unparam // every verb says what it needs, although today each of them asks for SETTLE and the batch looks at ACTIVE itself
+func (s *Store) inTx(ctx context.Context, verb string, n need, fn func(context.Context, tx) error) error {
 	w, ok := s.Writer()
 	if !ok {
 		return ErrNoWriter

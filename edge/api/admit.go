@@ -141,6 +141,11 @@ func (s *Server) decide(c *call, campaign *route.Campaign, sku route.SKU, in *as
 	if !home.Admits() {
 		return decision{problem: at(atRoute, HomeCellUnavailable)}
 	}
+	if in.attempt == 0 {
+		if wait, ok := s.parts.SoldOut.Pass(stock); !ok {
+			return decision{problem: at(atSoldOut, Throttled).after(max(wait, Catalog[Throttled].Wait))}
+		}
+	}
 	if home.Paused && in.attempt == 0 { // a repeat is answered by the cell, which may know its first answer
 		return decision{problem: at(atRoute, Paused)}
 	}
@@ -155,7 +160,7 @@ func (s *Server) decide(c *call, campaign *route.Campaign, sku route.SKU, in *as
 	if err != nil {
 		return decision{problem: s.unanswered(c, home.ID, err)}
 	}
-	s.learn(stock, answer)
+	s.learn(stock, campaign.Margin, answer)
 	return decision{answer: answer}
 }
 
@@ -176,13 +181,15 @@ func (s *Server) unanswered(c *call, cell ids.CellID, err error) *problem {
 }
 
 // learn remembers what an answer says about the cell's stock.
-func (s *Server) learn(k soldout.Key, a *cq.Answer) {
+func (s *Server) learn(k soldout.Key, margin int32, a *cq.Answer) {
 	switch a.GetOutcome() {
 	case cq.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED:
 		s.parts.SoldOut.SawSome(k)
 	case cq.AdmitOutcome_ADMIT_OUTCOME_TEMP_SOLD_OUT:
 		s.parts.SoldOut.SawNone(k, a.GetStockLeft())
-	case cq.AdmitOutcome_ADMIT_OUTCOME_QUEUE_FULL, cq.AdmitOutcome_ADMIT_OUTCOME_THROTTLED:
+	case cq.AdmitOutcome_ADMIT_OUTCOME_THROTTLED:
+		s.parts.SoldOut.SawThrottled(k, a.GetStockLeft(), margin)
+	case cq.AdmitOutcome_ADMIT_OUTCOME_QUEUE_FULL:
 		s.parts.SoldOut.SawFull(k)
 	default: // the others have no case of their own: what follows the switch holds
 	}

@@ -23,6 +23,7 @@ func Route(id string, now time.Time, cells ...string) *cq.CampaignRoute {
 			OpenAt: timestamppb.New(now.Add(-time.Hour)), CloseAt: timestamppb.New(now.Add(time.Hour)),
 			Mode: cq.CampaignMode_CAMPAIGN_MODE_DIRECT, MaxQuantityPerOrder: 5,
 			Permits: &cq.PermitRules{Ttl: durationpb.New(5 * time.Minute)},
+			Gate:    &cq.GateRules{MarginPermille: 500},
 			Skus:    []*cq.SkuSpec{{SkuId: SKU}},
 			Cells:   cells,
 		},

@@ -36,6 +36,7 @@ type Campaign struct {
 	HomeRegion  bool      // the domain is the token's home region
 	PublishedAt time.Time // home regions changed later than this do not count
 	MaxQuantity int32     // units in one request
+	Margin      int32     // tenths of a percent let through beyond what a THROTTLED cell has left
 
 	Display []byte // JSON object for GET, opaque; nil: none
 	Rules   Rules

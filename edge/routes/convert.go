@@ -37,6 +37,7 @@ func campaign(in *cq.CampaignRoute) (*route.Campaign, error) {
 		HomeRegion:  spec.GetRouting() == cq.RoutingMode_ROUTING_MODE_HOME_REGION,
 		PublishedAt: time.UnixMilli(in.GetPublishedAtMs()),
 		MaxQuantity: cmp.Or(spec.GetMaxQuantityPerOrder(), 1),
+		Margin:      spec.GetGate().GetMarginPermille(),
 		Rules:       rules(spec),
 	}
 	if err := window(out, spec); err != nil {

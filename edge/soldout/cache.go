@@ -44,6 +44,7 @@ type Cache struct {
 	ttl   time.Duration
 	clock clock.Clock
 	marks *otter.Cache[Key, mark]
+	left  *otter.Cache[Key, *allowance]
 }
 
 // New returns an empty cache whose marks live for ttl.
@@ -52,7 +53,11 @@ func New(ttl time.Duration, clk clock.Clock) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("soldout: %w", err)
 	}
-	return &Cache{ttl: ttl, clock: clk, marks: marks}, nil
+	left, err := otter.New(&otter.Options[Key, *allowance]{MaximumSize: room})
+	if err != nil {
+		return nil, fmt.Errorf("soldout: %w", err)
+	}
+	return &Cache{ttl: ttl, clock: clk, marks: marks, left: left}, nil
 }
 
 // Empty reports whether the stock was seen at 0 within the TTL, and how much longer that counts.

@@ -48,3 +48,39 @@ func TestCache(t *testing.T) {
 		t.Error("a full gate is not an empty stock")
 	}
 }
+
+// While a gate is THROTTLED an edge lets through what the cell has left and the margin, once for a TTL.
+func TestThrottledLetsTheMarginThrough(t *testing.T) {
+	clk := clock.NewManual(time.Unix(1000, 0))
+	c, err := soldout.New(500*time.Millisecond, clk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := soldout.Key{Campaign: "c", SKU: "s", Cell: "cell-1"}
+	passed := func() (n int) {
+		for range 1000 {
+			if _, ok := c.Pass(k); ok {
+				n++
+			}
+		}
+		return n
+	}
+	c.SawThrottled(k, 0, 50) // unknown
+	if n := passed(); n != 1000 || c.See(k) != soldout.Full {
+		t.Fatalf("%d of 1000 passed while nobody knows what is left; seen %v", n, c.See(k))
+	}
+	for margin, want := range map[int32]int{0: 10, 50: 11, 500: 15, 1000: 20} {
+		c.SawThrottled(k, 10, margin)
+		c.SawThrottled(k, 500, margin) // within the TTL
+		if n := passed(); n != want {
+			t.Errorf("margin %d: %d passed, want %d", margin, n, want)
+		}
+		if wait, ok := c.Pass(k); ok || wait != 500*time.Millisecond {
+			t.Errorf("margin %d: %v %v", margin, wait, ok)
+		}
+		clk.Advance(500 * time.Millisecond)
+		if _, ok := c.Pass(k); !ok {
+			t.Errorf("margin %d: it outlives the TTL", margin)
+		}
+	}
+}

@@ -9,6 +9,8 @@
 //     are left marks nothing.
 //   - A mark lives for the TTL and not longer (K15): units come back by expiry, by top-up and by
 //     return, and no edge is told. An admission takes the mark away at once.
+//   - While a cell's gate is THROTTLED, an edge lets through as many first attempts for a TTL as the cell
+//     has units left, and the campaign's gate.margin more (throttle.go).
 //   - Whether something is sold out for good is not known here; the control plane says so.
 //
 // # Neighbours

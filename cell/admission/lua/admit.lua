@@ -96,7 +96,7 @@ local function admit(keys, args)
       call('HINCRBY', keys[10], 'refused', 1)
       return answer(no, { stock_left = math.max(stock, 0) })
     end
-    return answer(no)
+    return answer(no, { stock_left = no == OUTCOME.THROTTLED and math.max(stock, 0) or 0 })
   end
 
   -- 10 take; the nonce first, because a burnt one refuses
