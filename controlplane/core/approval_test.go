@@ -138,8 +138,14 @@ func TestOneHand(t *testing.T) {
 		who     string
 		issuers []string
 		want    bool
-	}{{"bob", nil, false}, {"root", nil, true}, {"bob", []string{"eve", "ann"}, true}, {"bob", []string{"zoe"}, true},
-		{"bob", []string{"eve", "root"}, true}, {"bob", []string{"eve", "other root"}, false}} {
+	}{
+		{"bob", nil, false},
+		{"root", nil, true},
+		{"bob", []string{"eve", "ann"}, true},
+		{"bob", []string{"zoe"}, true},
+		{"bob", []string{"eve", "root"}, true},
+		{"bob", []string{"eve", "other root"}, false},
+	} {
 		if got := a.OneHand(r.who, r.issuers); got != r.want {
 			t.Errorf("%s of %v: %v", r.who, r.issuers, got)
 		}

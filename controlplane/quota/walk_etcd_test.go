@@ -76,6 +76,10 @@ func TestWalkOverEtcd(t *testing.T) {
 				ask := transfer(fmt.Sprintf("t%d-%d", seed, i), a.N%20+1)
 				_, _, err := r.intent.TransferUnits(testkit.Deadline(t), who, ask, false)
 				refusedOnly(t, err)
+			case 5:
+				moves := []core.RebalanceMove{move(cellID(a.Cell), cellID(a.Cell%3+1), a.N%20+1), move(cellID(a.Cell%3+1), "", a.N%7+1), move("", cellID(a.Cell), a.N%5+1)}
+				_, err := r.intent.ApplyRebalance(testkit.Deadline(t), who, plan(fmt.Sprintf("b%d-%d", seed, i), nil, moves...), false)
+				refusedOnly(t, err)
 			case 7:
 				ask := r.limit(fmt.Sprintf("l%d-%d", seed, i), a.N+40)
 				_, _, err := r.intent.SetSaleLimit(testkit.Deadline(t), who, ask, false)
