@@ -17,6 +17,10 @@ const upLong = `Starts etcd, Kafka, and per cell one redis-server, one PostgreSQ
 cell; the control plane and the edges; provisions cell-1 to cell-N; and keeps
 running until Ctrl-C or SIGTERM. Nothing survives it, however it ends.
 
+--replicated gives each cell's Redis a replica and three sentinels, which move to
+it by themselves, and its PostgreSQL a synchronous standby, which is promoted by
+hand (SELECT pg_promote()); a promoted data directory does not start again.
+
 When everything is ready, the data directory has endpoints.json (mode 0600),
 through which cellctl finds the platform (--endpoints-file, CELLQUOTA_ENDPOINTS).
 A data directory may be started again; its ports, secrets and data stay.
@@ -61,7 +65,7 @@ func upCommand() *cobra.Command {
 			if err := o.Check(); err != nil {
 				return err
 			}
-			programs, err := layout.FindPrograms(binDir, o.Kafka)
+			programs, err := layout.FindPrograms(binDir, o.Kafka, o.Replicated)
 			if err != nil {
 				return err
 			}
@@ -79,7 +83,7 @@ func upCommand() *cobra.Command {
 	f.IntVar(&o.Edges, "edges", o.Edges, "edge processes")
 	f.IntVar(&o.Processes, "processes", o.Processes, "processes per cell, or with --split-roles per role of a cell")
 	f.BoolVar(&o.SplitRoles, "split-roles", false, "give each role of a cell a process of its own: "+strings.Join(layout.Roles, ", "))
-	f.BoolVar(&o.Replicated, "replicated", false, "Redis and PostgreSQL with a replica each (with a later release)")
+	f.BoolVar(&o.Replicated, "replicated", false, "Redis with a replica and sentinels, PostgreSQL with a synchronous standby")
 	f.BoolVar(&o.TLS, "tls", false, "encrypt every connection, by an authority made at the start (DATA-DIR/tls), and run the servers without dev")
 	f.BoolVar(&o.Restart, "restart", false, "start again what ends by itself, with back-off")
 	f.StringArrayVar(&o.Set, "set", nil, "component.key=value; may be repeated")

@@ -231,7 +231,6 @@ func TestAnUnsupportedOptionIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 		{[]string{"--kafka", "pulsar"}, `--kafka "pulsar" is neither embedded nor apache`},
 		{[]string{"--etcd", "cluster5"}, "neither single nor cluster3"},
 		{[]string{"--control-planes", "2"}, "--control-planes 2 is neither 1 nor 3"},
-		{[]string{"--replicated"}, "--replicated; supported"},
 		{[]string{"--cells", "0"}, "--cells 0 is not within 1 to 64"},
 		{[]string{"--set", "cell"}, "component.key=value"},
 		{[]string{"--set", "sell.x=1"}, `no component "sell"`},

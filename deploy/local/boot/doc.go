@@ -9,6 +9,9 @@
 //	redis-server ──────────────────────────┼──► cell provisioned ──► cell's processes
 //	Kafka ─────────────────────────────────┘
 //
+// Replicated, a Redis replica and then the sentinels follow the redis-server, and the standby is copied
+// from PostgreSQL and streams before the database is made: without it nothing commits.
+//
 // etcd's members are one box: they start together. Everything that no arrow keeps back runs at the same time; each cell goes its
 // own way. When all is ready, endpoints.json is written.
 //

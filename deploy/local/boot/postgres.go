@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -22,16 +21,17 @@ const (
 	duplicateDatabase = "42P04"
 )
 
-// shardServer is a cell's PostgreSQL server as its account sees it.
+// shardServer is a PostgreSQL server of a cell as its account sees it.
 type shardServer struct {
 	cell    layout.Cell
+	store   layout.Store
 	home    string // as we see it
 	path    string // the same, as the account reaches it
 	handles []string
 }
 
-func (b *boot) shardServer(c layout.Cell) (shardServer, error) {
-	s := shardServer{cell: c, home: b.plan.PostgresHome(c)}
+func (b *boot) shardServer(c layout.Cell, store layout.Store) (shardServer, error) {
+	s := shardServer{cell: c, store: store, home: b.plan.PostgresHome(store)}
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		return s, err
 	}
@@ -45,24 +45,24 @@ func (b *boot) shardServer(c layout.Cell) (shardServer, error) {
 // spec is the server. Its SIGINT is the fast shutdown, which does not wait for
 // clients to leave.
 func (b *boot) postgresSpec(s shardServer) supervise.Spec {
-	args := []string{"postgres", "-D", filepath.Join(s.path, filepath.Base(b.plan.PostgresData(s.cell)))}
+	args := []string{"postgres", "-D", filepath.Join(s.path, filepath.Base(b.plan.PostgresData(s.store)))}
 	if b.tls != nil { // a whole path: a relative one would be below the directory that the server is started in
 		args = append(args, "-c", "hba_file="+filepath.Join(s.path, layout.PostgresHBA))
 	}
 	return supervise.Spec{
-		Name: s.cell.Postgres.Name, Path: b.programs.Postgres,
+		Name: s.store.Name, Path: b.programs.Postgres,
 		Args:  args,
 		Env:   append(b.env, "LC_ALL=C"),
 		RunAs: b.account, Handles: s.handles, Dir: "/",
-		Log:      b.plan.Log(s.cell.Postgres.Name),
-		Probe:    postgresProbe(b.adminDSN(s.cell)),
+		Log:      b.plan.Log(s.store.Name),
+		Probe:    postgresProbe(b.adminDSN(s)),
 		StopWith: syscall.SIGINT, Tier: tierStores,
 	}
 }
 
 // adminDSN reaches the server before there is a database of ours.
-func (b *boot) adminDSN(c layout.Cell) string {
-	return strings.Replace(b.plan.DSN(b.secrets, c, layout.RoleSuperuser), "/"+layout.Database+"?", "/postgres?", 1)
+func (b *boot) adminDSN(s shardServer) string {
+	return b.plan.ServerDSN(b.secrets, s.cell, s.store, layout.RoleSuperuser, "postgres")
 }
 
 // startPostgres makes the data directory once, then starts the server on it.
@@ -77,13 +77,10 @@ func (b *boot) startPostgres(ctx context.Context, s shardServer) error {
 	if err := b.initdb(ctx, s); err != nil {
 		return err
 	}
-	if err := b.vacate(ctx, b.plan.PostgresData(s.cell)); err != nil {
+	if err := b.vacate(ctx, b.plan.PostgresData(s.store)); err != nil {
 		return err
 	}
-	if err := b.startUntilReady(ctx, s.cell.Postgres.Name); err != nil {
-		return err
-	}
-	return createDatabase(ctx, b.adminDSN(s.cell))
+	return b.startUntilReady(ctx, s.store.Name)
 }
 
 // postgresTLS gives the server its certificate and the rule that lets in nobody without
@@ -92,7 +89,7 @@ func (b *boot) postgresTLS(s shardServer) error {
 	if b.tls == nil {
 		return nil
 	}
-	mine := b.plan.Identity(s.cell.Postgres.Name)
+	mine := b.plan.Identity(s.store.Name)
 	for to, from := range map[string]string{layout.PostgresCert: mine.Cert, layout.PostgresKey: mine.Key} {
 		text, err := os.ReadFile(from)
 		if err != nil {
@@ -108,7 +105,7 @@ func (b *boot) postgresTLS(s shardServer) error {
 // initdb makes the data directory under another name and renames it when it is
 // whole.
 func (b *boot) initdb(ctx context.Context, s shardServer) error {
-	data := b.plan.PostgresData(s.cell)
+	data := b.plan.PostgresData(s.store)
 	if _, err := os.Stat(filepath.Join(data, "PG_VERSION")); err == nil {
 		return nil
 	}
@@ -127,7 +124,7 @@ func (b *boot) initdb(ctx context.Context, s shardServer) error {
 			"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions",
 		},
 		Env: append(b.env, "LC_ALL=C"), RunAs: b.account, Handles: s.handles, Dir: "/",
-		Log: b.plan.Log(s.cell.Postgres.Name),
+		Log: b.plan.Log(s.store.Name),
 	})
 	if err := errors.Join(err, os.Remove(password)); err != nil {
 		return err

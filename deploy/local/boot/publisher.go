@@ -107,6 +107,12 @@ func (b *boot) endpoints() platform.Endpoints {
 
 func fillCell(out *platform.Cell, c layout.Cell, pids map[string]int) {
 	out.RedisPID, out.PostgresPID = pids[c.Redis.Name], pids[c.Postgres.Name]
+	if r := c.Replicas; r != nil {
+		out.Replicas.RedisPID, out.Replicas.PostgresPID = pids[r.Redis.Name], pids[r.Postgres.Name]
+		for i, s := range r.Sentinels {
+			out.Replicas.SentinelPIDs[i] = pids[s.Name]
+		}
+	}
 	for i, s := range c.Processes {
 		out.Processes[i].PID = pids[s.Name]
 	}

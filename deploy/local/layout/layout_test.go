@@ -35,12 +35,12 @@ func TestOptionsNameEverythingThatIsWrong(t *testing.T) {
 	o := Defaults()
 	o.Cells, o.Edges, o.Processes = 65, 0, -1
 	o.Regions = []string{"east", "East", "east"}
-	o.Kafka, o.Etcd, o.ControlPlanes, o.Replicated = "pulsar", "cluster5", 2, true
+	o.Kafka, o.Etcd, o.ControlPlanes, o.Replicated, o.TLS = "pulsar", "cluster5", 2, true, true
 	o.Set = []string{"cell.a=1", "cell-66.a=1", "etcd.nonsense=1", "=x"}
 	err := o.Check()
 	for _, want := range []string{
 		"--data-dir is required", "--cells 65", "--edges 0", "--processes -1", `"East" is not of the form`, `"east" twice`,
-		`--kafka "pulsar" is neither embedded nor apache`, `--etcd "cluster5"`, "--control-planes 2 is neither", "--replicated; supported",
+		`--kafka "pulsar" is neither embedded nor apache`, `--etcd "cluster5"`, "--control-planes 2 is neither", "--tls with --replicated; supported",
 		`no component "cell-66"`, "etcd has the keys auto-compaction", `"=x" is not of the form`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -101,6 +101,38 @@ func TestThreeMembersAndThreeReplicas(t *testing.T) {
 	o.DataDir, o.Set = "x", []string{"etcd-2.auto-compaction=1m"}
 	if err := o.Check(); err == nil || !strings.Contains(err.Error(), `no component "etcd-2"`) {
 		t.Errorf("a member that is not there: %v", err)
+	}
+}
+
+// --replicated: cells and cell.yaml ask sentinels, the shard's addresses lead to whichever server takes
+// writes, and its primary waits for the standby.
+func TestReplicatedCells(t *testing.T) {
+	p := plan(t, func(o *Options) { o.Replicated = true; o.Set = []string{"cell-1/redis.maxclients=99"} })
+	// etcd 2, kafka 2, control plane 2, edge 2, cell 2 + 2 + redis, three sentinels, postgres
+	if names := PortNames(p.Options); len(names) != 2+2+2+2+4+5 {
+		t.Errorf("%d ports: %v", len(names), names)
+	}
+	c := p.Cells[0]
+	for _, file := range []string{p.Config("cell-1/p1"), p.CellFile(c)} {
+		d, s := written(t, p, file)
+		if got, _ := at(d, "redis.addrs").([]any); len(got) != 3 || got[0] != c.Replicas.Sentinels[0].Addr || at(d, "redis.mode") != "sentinel" || at(d, "shard.replicated") != true {
+			t.Errorf("%s: %v", file, d)
+		}
+		if dsn := p.DSN(s, c, RoleApp); !strings.Contains(dsn, "@"+c.Postgres.Addr+","+c.Replicas.Postgres.Addr+"/") || !strings.Contains(dsn, "target_session_attrs=primary") {
+			t.Errorf("DSN %s", dsn)
+		}
+		if standby := p.PostgresStandby(c, s); strings.Contains(standby, "synchronous_standby_names") || !strings.Contains(standby, "primary_slot_name = 'standby'") {
+			t.Errorf("standby: %s", standby)
+		}
+	}
+	if conf := p.Postgres(c); !strings.Contains(conf, "synchronous_standby_names = 'standby'") {
+		t.Errorf("primary: %s", conf)
+	}
+	if replica := p.redisReplica(c); !strings.Contains(replica, "replicaof 127.0.0.1 ") || !strings.Contains(replica, "maxclients 99") {
+		t.Errorf("replica: %s", replica)
+	}
+	if conf := p.sentinel(c, c.Replicas.Sentinels[1]); !strings.Contains(conf, "sentinel monitor cellquota 127.0.0.1 ") || strings.Contains(conf, "maxclients") {
+		t.Errorf("sentinel: %s", conf)
 	}
 }
 

@@ -49,7 +49,8 @@ type Options struct {
 	// role of each cell. 1 to 8.
 	Processes  int
 	SplitRoles bool
-	// Replicated asks for replicas of Redis and PostgreSQL; refused.
+	// Replicated gives each cell's Redis a replica and three sentinels, and its PostgreSQL a
+	// synchronous standby.
 	Replicated bool
 	// TLS encrypts every connection of the platform, under an authority of its own, and
 	// runs the servers without dev.
@@ -102,7 +103,7 @@ func (o Options) Check() error {
 	bad(slices.Contains([]string{EtcdSingle, EtcdCluster3}, o.Etcd), "--etcd %q is neither single nor cluster3", o.Etcd)
 	bad(o.ControlPlanes == 1 || o.ControlPlanes == 3, "--control-planes %d is neither 1 nor 3", o.ControlPlanes)
 	later(!o.TLS || o.Kafka == EmbeddedKafka, "--tls with --kafka %s; supported: embedded", o.Kafka)
-	later(!o.Replicated, "--replicated; supported: one Redis and one PostgreSQL server per cell")
+	later(!o.TLS || !o.Replicated, "--tls with --replicated; supported: one of them")
 	_, err := parseSettings(o.Set, o)
 	return errors.Join(append(errs, err)...)
 }

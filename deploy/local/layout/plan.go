@@ -81,7 +81,15 @@ type Cell struct {
 	Topic     string
 	Redis     Store
 	Postgres  Store
+	Replicas  *Replicas // nil unless replicated
 	Processes []Server
+}
+
+// Replicas are what a replicated cell has besides.
+type Replicas struct {
+	Redis     Store
+	Sentinels []Store
+	Postgres  Store
 }
 
 // Store is a redis-server or a PostgreSQL server.
@@ -129,6 +137,9 @@ func New(o Options, addr func(port string) string) (Plan, error) {
 			ID: id, Region: o.Regions[i%len(o.Regions)], Topic: "cellquota.admissions." + id,
 			Redis:    Store{id + "/redis", addr(id + "/redis")},
 			Postgres: Store{id + "/postgres", addr(id + "/postgres")},
+		}
+		if o.Replicated {
+			c.Replicas = newReplicas(id, addr)
 		}
 		for n, roles := range o.processRoles() {
 			c.Processes = append(c.Processes, server("cell", id+"/"+processName(n), roles))
@@ -193,7 +204,13 @@ func (p Plan) cellEndpoints(c Cell, s Secrets) platform.Cell {
 		GRPC: c.Processes[0].Addr, Metrics: p.url(c.Processes[0].Metrics),
 		Redis: c.Redis.Addr, Topic: c.Topic,
 		Postgres: p.DSN(s, c, RoleReader), PostgresSuperuser: p.DSN(s, c, RoleSuperuser),
-		PostgresData: p.PostgresData(c),
+		PostgresData: p.PostgresData(c.Postgres),
+	}
+	if c.Replicas != nil {
+		out.Replicas = &platform.Replicas{
+			Redis: c.Replicas.Redis.Addr, Sentinels: c.Sentinels(), SentinelPIDs: make([]int, len(c.Replicas.Sentinels)),
+			PostgresSuperuser: p.ServerDSN(s, c, c.Replicas.Postgres, RoleSuperuser, Database), PostgresData: p.PostgresData(c.Replicas.Postgres),
+		}
 	}
 	for n := range topicPartitions {
 		out.Partitions = append(out.Partitions, n)
@@ -242,13 +259,15 @@ func (p Plan) StoreDir(process string) string { return p.path("data", process) }
 
 // PostgresHome belongs to the user that PostgreSQL runs as; its configuration
 // file lies there, and below it the data directory.
-func (p Plan) PostgresHome(c Cell) string { return p.path("data", c.Postgres.Name) }
+func (p Plan) PostgresHome(server Store) string { return p.path("data", server.Name) }
 
 // PostgresData is the server's data directory.
-func (p Plan) PostgresData(c Cell) string { return filepath.Join(p.PostgresHome(c), postgresDataName) }
+func (p Plan) PostgresData(server Store) string {
+	return filepath.Join(p.PostgresHome(server), postgresDataName)
+}
 
-// RedisConfig is the configuration file of a cell's redis-server.
-func (p Plan) RedisConfig(c Cell) string { return p.path("config", c.Redis.Name+".conf") }
+// RedisConfig is the configuration file of a redis-server or sentinel.
+func (p Plan) RedisConfig(server Store) string { return p.path("config", server.Name+".conf") }
 
 // CellFile is what `cellctl cell provision -f` reads.
 func (p Plan) CellFile(c Cell) string { return p.path("config", c.ID, "cell.yaml") }

@@ -18,6 +18,7 @@ type Programs struct {
 	Redis      string
 	Initdb     string
 	Postgres   string
+	Basebackup string
 	Cellquotad string
 	Cellctl    string
 	// Java and KafkaJars run Apache Kafka; empty unless it was asked for.
@@ -33,9 +34,9 @@ type Programs struct {
 var ErrMissing = errors.New("missing program")
 
 // FindPrograms looks for everything that a platform with that kind of Kafka
-// needs; binDir is where our own programs are, empty is beside this one. It
-// names all that is missing at once.
-func FindPrograms(binDir, kafka string) (Programs, error) {
+// needs, with replicas or without; binDir is where our own programs are, empty is
+// beside this one. It names all that is missing at once.
+func FindPrograms(binDir, kafka string, replicated bool) (Programs, error) {
 	p := Programs{Self: "/proc/self/exe"}
 	var errs []error
 	var err error
@@ -45,6 +46,12 @@ func FindPrograms(binDir, kafka string) (Programs, error) {
 	bin, err := findPostgres()
 	errs = append(errs, err)
 	p.Initdb, p.Postgres = filepath.Join(bin, "initdb"), filepath.Join(bin, "postgres")
+	if replicated {
+		p.Basebackup = beside(p.Postgres, "pg_basebackup")
+		if !executable(p.Basebackup) {
+			errs = append(errs, fmt.Errorf("%w: pg_basebackup of PostgreSQL is not beside %s; run deploy/local/setup", ErrMissing, p.Postgres))
+		}
+	}
 	if binDir == "" {
 		self, err := os.Executable()
 		if err != nil {
@@ -62,6 +69,14 @@ func FindPrograms(binDir, kafka string) (Programs, error) {
 		errs = append(errs, p.findKafka(binDir))
 	}
 	return p, errors.Join(errs...)
+}
+
+// beside is a program in another's folder, or in that of what the other is a link to.
+func beside(program, name string) string {
+	if real, err := filepath.EvalSymlinks(program); err == nil && !executable(filepath.Join(filepath.Dir(program), name)) {
+		program = real
+	}
+	return filepath.Join(filepath.Dir(program), name)
 }
 
 // kafkaJars is where deploy/local/setup puts the broker's jars, seen from the

@@ -49,13 +49,28 @@ type Secrets struct {
 // Password is what a shard's role logs in with.
 func (s Secrets) Password(c Cell, r Role) string { return s.passwords[c.ID][r] }
 
-// DSN is how a shard is reached as a role.
+// DSN is how a shard is reached as a role. Of a replicated one whichever server takes writes is meant,
+// so that it leads to the standby once that is promoted; primary and not read-write, for sessions that
+// are opened read-only have their place there too.
 func (p Plan) DSN(s Secrets, c Cell, r Role) string {
-	encrypted := "sslmode=disable"
-	if p.Options.TLS {
-		encrypted = "sslmode=verify-full&sslrootcert=" + url.QueryEscape(p.CAFile())
+	if c.Replicas == nil {
+		return p.ServerDSN(s, c, c.Postgres, r, Database)
 	}
-	return fmt.Sprintf("postgres://%s:%s@%s/%s?%s", r, s.Password(c, r), c.Postgres.Addr, Database, encrypted)
+	return fmt.Sprintf("postgres://%s:%s@%s,%s/%s?%s&target_session_attrs=primary",
+		r, s.Password(c, r), c.Postgres.Addr, c.Replicas.Postgres.Addr, Database, p.encrypted())
+}
+
+// ServerDSN is how one server of a shard is reached, whatever its role is now.
+func (p Plan) ServerDSN(s Secrets, c Cell, server Store, r Role, database string) string {
+	return fmt.Sprintf("postgres://%s:%s@%s/%s?%s", r, s.Password(c, r), server.Addr, database, p.encrypted())
+}
+
+// encrypted is how connections to a shard are encrypted.
+func (p Plan) encrypted() string {
+	if p.Options.TLS {
+		return "sslmode=verify-full&sslrootcert=" + url.QueryEscape(p.CAFile())
+	}
+	return "sslmode=disable"
 }
 
 // MakeSecrets reads the secrets of the plan's data directory and makes those

@@ -32,7 +32,13 @@ func (p Plan) WriteFiles(s Secrets) error {
 			files[p.Config(server.Name)] = func() (string, error) { return p.cell(c, server) }
 		}
 		files[p.CellFile(c)] = func() (string, error) { return p.cellFile(c) }
-		files[p.RedisConfig(c)] = func() (string, error) { return p.redis(c), nil }
+		files[p.RedisConfig(c.Redis)] = func() (string, error) { return p.redis(c), nil }
+		if c.Replicas != nil {
+			files[p.RedisConfig(c.Replicas.Redis)] = func() (string, error) { return p.redisReplica(c), nil }
+			for _, one := range c.Replicas.Sentinels {
+				files[p.RedisConfig(one)] = func() (string, error) { return p.sentinel(c, one), nil }
+			}
+		}
 		for _, role := range shardRoles {
 			files[p.DSNFile(c, role)] = func() (string, error) { return p.DSN(s, c, role) + "\n", nil }
 		}
@@ -97,8 +103,7 @@ func (p Plan) cell(c Cell, s Server) (string, error) {
 	d.put("grpc_addr", s.Addr)
 	d.put("advertise_addr", s.Addr)
 	d.put("control_plane.addrs", p.controlPlaneAddrs())
-	d.put("redis.mode", "standalone")
-	d.put("redis.addrs", []string{c.Redis.Addr})
+	d.put("redis", c.redisTarget())
 	d.put("kafka.brokers", []string{p.Kafka.Addr})
 	d.put("kafka.topic", c.Topic)
 	d.put("kafka.partitions", topicPartitions)
@@ -106,6 +111,9 @@ func (p Plan) cell(c Cell, s Server) (string, error) {
 	if p.Options.TLS {
 		d.put("redis.tls", p.storeTLS(s.Name))
 		d.put("kafka.tls", p.storeTLS(s.Name))
+	}
+	if c.Replicas != nil {
+		d.put("shard.replicated", true)
 	}
 	return p.finish(d, "cell", c.ID)
 }
@@ -123,7 +131,7 @@ func (p Plan) cellFile(c Cell) (string, error) {
 	d := document{
 		"apiVersion": "cellquota/v1", "kind": "Cell",
 		"cell_id": c.ID, "region": c.Region, "instance_group": instanceGroup, "weight": 1,
-		"redis": document{"mode": "standalone", "addrs": []string{c.Redis.Addr}},
+		"redis": c.redisTarget(),
 		"kafka": document{
 			"brokers": []string{p.Kafka.Addr}, "topic": c.Topic,
 			"partitions": topicPartitions, "replication": 1,
@@ -132,6 +140,7 @@ func (p Plan) cellFile(c Cell) (string, error) {
 			"dsn_file":        p.DSNFile(c, RoleApp),
 			"reader_dsn_file": p.DSNFile(c, RoleReader),
 			"fencer_dsn_file": p.DSNFile(c, RoleFencer),
+			"replicated":      c.Replicas != nil,
 		},
 	}
 	if p.Options.TLS { // the control plane's own way to the stores, by files that each replica can read

@@ -12,16 +12,18 @@ const postgresDataName = "data"
 // redis is the configuration of a cell's redis-server: an append-only file
 // written every second, and never an eviction, for a key that is evicted would
 // be a buyer who may buy twice.
-func (p Plan) redis(c Cell) string {
-	host, port := split(c.Redis.Addr)
+func (p Plan) redis(c Cell) string { return p.redisServer(c, c.Redis) }
+
+func (p Plan) redisServer(c Cell, server Store) string {
+	host, port := split(server.Addr)
 	lines := []string{
 		"bind " + host, "port " + port, "protected-mode yes", "daemonize no",
-		fmt.Sprintf("dir %q", p.StoreDir(c.Redis.Name)),
+		fmt.Sprintf("dir %q", p.StoreDir(server.Name)),
 		"appendonly yes", "appendfsync everysec", `save ""`,
 		"maxmemory-policy noeviction", "loglevel notice",
 	}
 	if p.Options.TLS {
-		mine := p.Identity(c.Redis.Name)
+		mine := p.Identity(server.Name)
 		lines[1] = "port 0"
 		lines = append(lines, "tls-port "+port, fmt.Sprintf("tls-cert-file %q", mine.Cert), fmt.Sprintf("tls-key-file %q", mine.Key),
 			fmt.Sprintf("tls-ca-cert-file %q", p.CAFile()), "tls-auth-clients yes")
@@ -33,9 +35,18 @@ func (p Plan) redis(c Cell) string {
 }
 
 // Postgres is the configuration that a shard's server includes after its own:
-// loopback only, durable, and quiet enough that four of them share two cores.
+// loopback only, durable, and quiet enough that four of them share two cores. A replicated one waits for
+// its standby with every commit.
 func (p Plan) Postgres(c Cell) string {
-	host, port := split(c.Postgres.Addr)
+	text := p.postgresServer(c, c.Postgres)
+	if c.Replicas != nil {
+		text += quoted("synchronous_standby_names", StandbyName) + "\n"
+	}
+	return text
+}
+
+func (p Plan) postgresServer(c Cell, server Store) string {
+	host, port := split(server.Addr)
 	lines := []string{
 		quoted("listen_addresses", host), "port = " + port, "unix_socket_directories = ''",
 		quoted("cluster_name", c.ID),

@@ -81,6 +81,20 @@ type Cell struct {
 	PostgresData      string        `json:"postgres_data"`
 	Topic             string        `json:"topic"`
 	Partitions        []int         `json:"partitions"`
+	Replicas          *Replicas     `json:"replicas,omitempty"`
+}
+
+// Replicas are what a cell has besides with --replicated: a Redis replica, sentinels who decide which of
+// the two is the primary, and a synchronous standby of PostgreSQL. The addresses beside it are those
+// of the first primaries; the DSNs lead to whichever PostgreSQL takes writes.
+type Replicas struct {
+	Redis             string   `json:"redis"`
+	RedisPID          int      `json:"redis_pid"`
+	Sentinels         []string `json:"sentinels"`
+	SentinelPIDs      []int    `json:"sentinel_pids"`
+	PostgresSuperuser string   `json:"postgres_superuser"`
+	PostgresPID       int      `json:"postgres_pid"`
+	PostgresData      string   `json:"postgres_data"`
 }
 
 // CellProcess is one cellquotad process of a cell.
