@@ -15,6 +15,7 @@ RACE_PKGS ?= ./internal/... ./controlplane/... ./cell/... ./edge/... ./fencing/.
 FUZZTIME  ?= 20s
 BENCH     ?= .
 BENCHTIME ?= 1s
+SOAK      ?= 10m
 # The protos that `verify-generated` must not break.
 BREAKING_AGAINST ?= HEAD~1
 
@@ -68,6 +69,11 @@ bench: ## run every benchmark (BENCH=regexp BENCHTIME=1s or 5x)
 	@deploy/local/setup bench
 	go test -run '^$$' -bench '$(BENCH)' -benchtime '$(BENCHTIME)' -benchmem -timeout 30m \
 	  $$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
+
+.PHONY: bench-soak
+bench-soak: ## run cellquotad for SOAK (10m) at 1,500 orders/s, then a burst: is its memory flat?
+	@deploy/local/setup bench
+	BENCH_SOAK=$(SOAK) go test -run '^$$' -bench '^BenchmarkMemory$$' -benchtime 1x -timeout 60m ./cell
 
 .PHONY: fuzz
 fuzz: setup ## run every fuzz target for FUZZTIME each (default 20s)

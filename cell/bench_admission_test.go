@@ -75,8 +75,10 @@ func admitting(b *testing.B) (*world, *process) {
 	w.grant(1, 1_000_000_000)
 	all.stocked(1_000_000_000)
 	all.end()
-	p := w.start(slices.Concat(calm, []string{"--roles=admission", "--gate-min-rate=1e8", "--gate-capacity=1000000000", "--gate-pause-after=1h",
-		"--admission-stream-max=100000000", "--redis-timeout=10s", "--admission-timeout=1m", "--admission-ack-wait=1m"})...).ready()
+	p := w.start(slices.Concat(calm, []string{
+		"--roles=admission", "--gate-min-rate=1e8", "--gate-capacity=1000000000", "--gate-pause-after=1h",
+		"--admission-stream-max=100000000", "--redis-timeout=10s", "--admission-timeout=1m", "--admission-ack-wait=1m",
+	})...).ready()
 	testkit.Eventually(b, patience, func() error { // the gate is this process's, not its predecessor's
 		g, err := p.client.Facts.GetGate(w.ctx, &pb.GetGateRequest{})
 		if err != nil {

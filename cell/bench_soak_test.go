@@ -25,7 +25,8 @@ const (
 	soakSamples = 10
 	burstFactor = 20
 	burstTime   = 20 * time.Second
-	soakQuiet   = 20 * time.Second // after a burst, before it is judged
+	soakQuiet   = 20 * time.Second // after a burst, in which its orders are committed
+	soakAfter   = 5                // part of the time at the steady rate after that, before it is judged
 )
 
 // BenchmarkMemory: resident memory and goroutines of one cellquotad, the program, while
@@ -63,7 +64,8 @@ func BenchmarkMemory(b *testing.B) {
 		b.ReportMetric(float64(w.redisMemory()-before)/float64(max(accepted, 1)), "redis-B/request")
 		told := d.offer(&user, burstFactor*steadyRate, burstTime)
 		b.Logf("burst: %v: %s", told, d.footprint())
-		testkit.Hold(b, soakQuiet, "the burst's orders are committed and its memory is given back")
+		testkit.Hold(b, soakQuiet, "the burst's orders are committed")
+		d.offer(&user, steadyRate, long/soakAfter) // an idle process collects no garbage
 		after := d.footprint()
 		b.Logf("%s, then %s, after the burst %s; %d users", first, last, after, user-kept)
 		b.ReportMetric(last.resident/first.resident, "x-resident")
