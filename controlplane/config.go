@@ -82,7 +82,7 @@ type Audit struct {
 
 // Operations bounds what etcd keeps of what is over.
 type Operations struct {
-	Keep time.Duration `config:"keep" default:"168h" min:"1h" max:"8760h" doc:"how long ended operations, decided approvals and replaced proofs stay in etcd; a command repeated with its operation id after that begins anew"`
+	Keep time.Duration `config:"keep" default:"168h" min:"1h" max:"8760h" doc:"how long ended operations, decided approvals and replaced proofs stay in etcd; those about a campaign stay as long as its journal; a command repeated with its operation id after that begins anew"`
 }
 
 // Settle paces what ends campaigns.

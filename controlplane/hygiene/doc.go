@@ -22,9 +22,10 @@
 // # Pruning
 //
 // An operation goes operations.keep after its end, with its approval, unless a
-// cell still names it. From then on its id is free: a repeat under it begins a new
-// operation; units do not move twice all the same, since journal records stay
-// until their campaign is settled. An approval without an operation goes when it was
+// cell still names it, or it is about a campaign whose journal is still in etcd: a
+// transfer, a limit or a rebalance that is repeated under its id then answers what
+// it came to, however late, as a top-up does by its record. Once an operation is gone
+// its id is free: a fence that is repeated under it begins a new one. An approval without an operation goes when it was
 // decided that long ago; one that is undecided stays.
 //
 // A proof goes when a later one of its cell stands, it is older than

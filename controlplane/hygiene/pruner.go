@@ -11,6 +11,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -74,7 +75,7 @@ func (p *Pruner) Round(ctx context.Context, leader core.Leader) error {
 		return nil // what is there may be all that is left
 	}
 	return errors.Join(
-		each(ctx, dueOperations(s, until), func(ids []string) error { return p.operations(ctx, leader, ids) }),
+		each(ctx, dueOperations(s, until), func(due []string) error { return p.operations(ctx, leader, due) }),
 		each(ctx, dueProofs(s, until), func(proofs []core.Proof) error { return p.proofs(ctx, leader, proofs) }),
 	)
 }
@@ -97,16 +98,17 @@ func each[T any](ctx context.Context, all []T, remove func([]T) error) error {
 	return nil
 }
 
-// dueOperations names what ended before until and no cell holds, and approvals
-// that outlived their operation.
+// dueOperations names what ended before until and neither a cell nor a journal
+// holds, and approvals that outlived their operation.
 func dueOperations(s view.Snapshot, until time.Time) []string {
 	held := map[string]bool{}
 	for _, c := range s.Cells() {
 		held[c.OperationID] = true
 	}
+	lives := map[ids.CampaignID]bool{} // campaigns of the operations that were asked about
 	var due []string
 	for _, op := range s.Operations(0, 0) {
-		if ended(op, until) && !held[op.ID] {
+		if ended(op, until) && !held[op.ID] && !journalled(s, op, lives) {
 			due = append(due, op.ID)
 		}
 	}
@@ -116,6 +118,23 @@ func dueOperations(s view.Snapshot, until time.Time) []string {
 		}
 	}
 	return due
+}
+
+// journalled: the operation is about a campaign whose journal is still in etcd. Its
+// moves are in there under ids made from its own: while they answer a repeat, the
+// operation does too. The journal bounds how many there are, and goes when the
+// campaign has settled or is deleted.
+func journalled(s view.Snapshot, op core.Operation, lives map[ids.CampaignID]bool) bool {
+	campaign, _, about := op.About()
+	if !about {
+		return false
+	}
+	kept, asked := lives[campaign]
+	if !asked {
+		kept = len(s.Records(campaign, 0, 1)) > 0
+		lives[campaign] = kept
+	}
+	return kept
 }
 
 func ended(op core.Operation, until time.Time) bool {
@@ -132,7 +151,7 @@ func decided(a core.Approval, until time.Time) bool {
 
 // operations removes operations with their approvals, each if it is still what the
 // view showed.
-func (p *Pruner) operations(ctx context.Context, leader core.Leader, ids []string) error {
+func (p *Pruner) operations(ctx context.Context, leader core.Leader, due []string) error {
 	until := p.d.Clock.Now().Add(-p.keep)
 	var operations, approvals int
 	_, err := p.d.Store.Update(ctx, "remove ended operations", func(tx *store.Tx) error {
@@ -140,7 +159,7 @@ func (p *Pruner) operations(ctx context.Context, leader core.Leader, ids []strin
 		if err := tx.Lead(leader); err != nil {
 			return err
 		}
-		for _, id := range ids {
+		for _, id := range due {
 			op, known, err := tx.Operation(id)
 			if err != nil {
 				return err

@@ -122,6 +122,41 @@ func TestEndedOperationsGo(t *testing.T) {
 	}
 }
 
+// An operation about a campaign stays as long as the campaign's journal, which holds
+// its moves under ids of its own: a repeat finds both or neither.
+func TestAnOperationStaysAsLongAsItsJournal(t *testing.T) {
+	r := newRig(t)
+	about := func(id, kind, subject string) {
+		op := over(id, 8*day)
+		op.Kind, op.Subject = kind, subject
+		r.operation(op)
+	}
+	about("moved", core.OperationTransfer, "c/s")
+	about("limit", core.OperationSetLimit, "c/s")
+	about("plan", core.OperationRebalance, "c")
+	about("other", core.OperationTransfer, "settled/s") // whose journal the archive has
+	about("fence", core.OperationFence, "c")            // of a cell that is called as the campaign is
+	r.record("moved.return", core.Adjustment{ID: "moved.return", Key: sku, Cell: "cell-1", Kind: core.KindReturn, Units: quantity.Must(1), State: core.StateDone, Outcome: core.OutcomeApplied, Step: core.Step{FenceVersion: 1, Number: 1}})
+	left := func() string {
+		var ids []string
+		for _, op := range r.view.Snapshot().Operations(0, 0) {
+			ids = append(ids, op.ID)
+		}
+		return fmt.Sprint(ids)
+	}
+	p := r.pruner()
+	if r.round(p); left() != "[plan limit moved]" {
+		t.Errorf("operations left: %s", left())
+	}
+	r.put(func(tx *store.Tx) error { // the campaign settled
+		_, _, err := tx.Record("moved.return")
+		return errors.Join(err, tx.DropRecord("moved.return"))
+	})
+	if r.round(p); left() != "[]" {
+		t.Errorf("operations left without a journal: %s", left())
+	}
+}
+
 // A deposed leader removes nothing, and nobody does while etcd is RESTORED.
 func TestWhoMayPrune(t *testing.T) {
 	r := newRig(t)

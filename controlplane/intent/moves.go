@@ -134,5 +134,21 @@ func (s *Service) begin(ctx context.Context, m store.Move, op core.Operation, va
 		return core.Operation{}, moved, err
 	}
 	stands, err := s.Store.Operation(ctx, op.ID)
+	if moved.Replayed && errors.Is(err, core.ErrUnknownOperation) {
+		return forgotten(op, moved.Record), moved, nil
+	}
 	return stands, moved, err
+}
+
+// forgotten is what a repeat is told of an operation that is gone, by the record of
+// its first move: only ended ones go. hygiene keeps an operation as long as its
+// journal, so this is for one that an earlier release removed.
+func forgotten(op core.Operation, first core.Record) core.Operation {
+	op.StartedAt = first.At
+	for _, a := range first.Adjustments {
+		if a.Outcome != core.OutcomeApplied {
+			return op.End(core.OperationFailed, fmt.Sprintf("it ended long ago: its first move, %s, is %s", a.ID, a.State), first.At)
+		}
+	}
+	return op.End(core.OperationDone, "it ended long ago and its steps were forgotten; the journal has its moves", first.At)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
+	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/testkit"
 )
 
@@ -191,5 +192,49 @@ func TestTransferSurvivesItsLeader(t *testing.T) {
 			}
 			r.has(250, 50, 70, 130)
 		})
+	}
+}
+
+// A repeat whose operation is gone answers what the journal knows, and is never told that
+// it is unknown; the same id with other parameters is a conflict as ever.
+func TestARepeatAfterItsOperationIsForgotten(t *testing.T) {
+	r := newRig(t)
+	r.sells(300, 250, 100, 100)
+	r.transfers(transfer("t1", 30))
+	r.settle("t1")
+	r.transfers(transfer("t2", 60))
+	r.shards["cell-1"].sell(70) // so that nothing is left to give
+	r.settle("t2")
+	lower := r.limit("l1", 260)
+	if _, _, err := r.intent.SetSaleLimit(testkit.Deadline(t), who, lower, false); err != nil {
+		t.Fatal(err)
+	}
+	r.settle("l1")
+	_, err := r.store.Update(testkit.Deadline(t), "forget", func(tx *store.Tx) error {
+		var errs []error
+		for _, id := range []string{"t1", "t2", "l1"} {
+			_, _, err := tx.Operation(id)
+			errs = append(errs, err, tx.DropOperation(id))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := r.book()
+	if op := r.transfers(transfer("t1", 30)); op.State != core.OperationDone || op.ID != "t1" || op.StartedAt.IsZero() {
+		t.Errorf("a transfer that was done: %+v", op)
+	}
+	if op := r.transfers(transfer("t2", 60)); op.State != core.OperationFailed || !strings.Contains(op.Detail, "t2.return") {
+		t.Errorf("a transfer that was refused: %+v", op)
+	}
+	if op, _, err := r.intent.SetSaleLimit(testkit.Deadline(t), who, lower, false); err != nil || op.State != core.OperationDone {
+		t.Errorf("a limit: %+v, %v", op, err)
+	}
+	if _, _, err := r.intent.TransferUnits(testkit.Deadline(t), who, transfer("t1", 31), false); !errors.Is(err, core.ErrIDReused) {
+		t.Errorf("other parameters: %v", err)
+	}
+	if after := r.book(); after.Version != before.Version {
+		t.Errorf("the book moved from version %d to %d", before.Version, after.Version)
 	}
 }

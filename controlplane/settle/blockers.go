@@ -190,7 +190,7 @@ func (d *Driver) ends(ctx context.Context, s view.Snapshot, c core.Campaign) []c
 			cells = append(cells, cell)
 		}
 	}
-	return each(cells, func(cell core.Cell) cellEnd {
+	return each(cells, atOnce, func(cell core.Cell) cellEnd {
 		said, err := d.said(ctx, cell, c.Spec.ID)
 		return cellEnd{cell: cell, said: said, err: err}
 	})

@@ -2,14 +2,14 @@ package settle
 
 import "sync"
 
-// atOnce bounds the shards that are read at the same time.
+// atOnce bounds the shards of one campaign that are read at the same time.
 const atOnce = 16
 
-// each calls f for every item, several at once, and gives the results in the items'
+// each calls f for every item, bound of them at once, and gives the results in the items'
 // order.
-func each[T, R any](items []T, f func(T) R) []R {
+func each[T, R any](items []T, bound int, f func(T) R) []R {
 	out := make([]R, len(items))
-	turn := make(chan struct{}, atOnce)
+	turn := make(chan struct{}, bound)
 	var wg sync.WaitGroup
 	for i, item := range items {
 		wg.Go(func() {

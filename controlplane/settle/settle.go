@@ -61,13 +61,12 @@ type Driver struct {
 	Deps
 	cfg      Config
 	accounts undersell.Reader
-	// pruned: campaigns whose archived records this leadership found gone. Only Lead's
-	// goroutine touches it.
+
+	mu sync.Mutex
+	// pruned: campaigns whose archived records this leadership found gone.
 	pruned map[ids.CampaignID]bool
 	// next is when the shards are asked again about a campaign that was blocked.
 	next map[ids.CampaignID]time.Time
-
-	mu sync.Mutex
 	// follows is when the shards are asked again about a cancelling.
 	follows map[string]time.Time
 }
@@ -78,6 +77,10 @@ const maxFollows = 1024
 // rest paces what reads shards: a look that took a second is repeated no sooner than
 // rest seconds later, so that waiting for an end costs a cell next to nothing.
 const rest = 20
+
+// campaignsAtOnce bounds the campaigns that are settled at the same time: each reads
+// the shards of its cells (atOnce), and one whose shard hangs holds up nobody else's.
+const campaignsAtOnce = 8
 
 // New makes a driver; it does nothing before Lead or Step.
 func New(cfg Config, d Deps) *Driver {
@@ -97,7 +100,7 @@ func (d *Driver) Lead(ctx context.Context, leader core.Leader) error {
 	if _, err := d.View.WaitFor(ctx, head); err != nil { // nothing is decided on a view from before this term
 		return err
 	}
-	d.pruned, d.next = map[ids.CampaignID]bool{}, map[ids.CampaignID]time.Time{}
+	d.forget()
 	tick := d.Clock.NewTicker(d.cfg.Interval)
 	defer tick.Stop()
 	for {
@@ -110,17 +113,59 @@ func (d *Driver) Lead(ctx context.Context, leader core.Leader) error {
 	}
 }
 
-// Tick is one look, in numbered steps.
+// Tick is one look, in numbered steps. Finality asks no shard and goes first;
+// settling asks those of the campaign's cells, several campaigns at once. A look that
+// a hanging shard made long comes again much later only (rest), so that it takes a
+// small part of the time of the others' ticks.
 func (d *Driver) Tick(ctx context.Context, leader core.Leader) {
 	s := d.View.Snapshot()
-	for _, c := range s.Campaigns() {
+	all := s.Campaigns()
+	for _, c := range all {
 		if ctx.Err() != nil {
 			return
 		}
 		d.note(ctx, d.finals(ctx, leader, s, c), "finality was not decided", c) // 1. final
-		d.note(ctx, d.settle(ctx, leader, c), "campaign was not settled", c)    // 2. settle
 	}
+	each(all, campaignsAtOnce, func(c core.Campaign) error {
+		if ctx.Err() == nil {
+			d.note(ctx, d.settle(ctx, leader, c), "campaign was not settled", c) // 2. settle
+		}
+		return nil
+	})
 	d.Metrics.keep(s)
+}
+
+// forget drops what an earlier leadership of this process remembered.
+func (d *Driver) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pruned, d.next = map[ids.CampaignID]bool{}, map[ids.CampaignID]time.Time{}
+}
+
+// due tells whether a campaign's shards may be asked again.
+func (d *Driver) due(id ids.CampaignID, now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !now.Before(d.next[id])
+}
+
+// dueAgain notes when they may be asked the next time.
+func (d *Driver) dueAgain(id ids.CampaignID, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.next[id] = at
+}
+
+func (d *Driver) wasPruned(id ids.CampaignID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pruned[id]
+}
+
+func (d *Driver) isPruned(id ids.CampaignID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pruned[id] = true
 }
 
 // note logs an error of one step; the next tick tries again. Losing the lead or the

@@ -53,13 +53,13 @@ func (d *Driver) settle(ctx context.Context, leader core.Leader, c core.Campaign
 // more, puts it into the archive, and only then lets the campaign's record name it.
 func (d *Driver) takeAccount(ctx context.Context, leader core.Leader, c core.Campaign) error {
 	from := d.Clock.Now()
-	if from.Before(d.next[c.Spec.ID]) {
+	if !d.due(c.Spec.ID, from) {
 		return nil
 	}
 	seen := d.look(ctx, d.View.Snapshot(), c, true)
 	if len(seen.blockers()) > 0 { // GetCampaign shows them
 		now := d.Clock.Now()
-		d.next[c.Spec.ID] = now.Add(rest * now.Sub(from))
+		d.dueAgain(c.Spec.ID, now.Add(rest*now.Sub(from)))
 		return nil
 	}
 	result, err := d.accounts.Read(ctx, c.Spec.ID)
@@ -222,7 +222,7 @@ func (d *Driver) archiveJournal(ctx context.Context, leader core.Leader, c core.
 // transaction. A record that is not exactly the archived one stays.
 func (d *Driver) prune(ctx context.Context, leader core.Leader, c core.Campaign) error {
 	s := d.View.Snapshot()
-	if d.pruned[c.Spec.ID] || len(s.Records(c.Spec.ID, 0, 1)) == 0 {
+	if d.wasPruned(c.Spec.ID) || len(s.Records(c.Spec.ID, 0, 1)) == 0 {
 		return nil
 	}
 	records, err := History{d.Archive}.Records(ctx, c, 0, everything)
@@ -238,7 +238,7 @@ func (d *Driver) prune(ctx context.Context, leader core.Leader, c core.Campaign)
 	if _, err := d.View.WaitFor(ctx, last); err != nil {
 		return err
 	}
-	d.pruned[c.Spec.ID] = true // what is left came after the archive, and stays
+	d.isPruned(c.Spec.ID) // what is left came after the archive, and stays
 	return nil
 }
 
