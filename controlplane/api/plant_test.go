@@ -260,6 +260,14 @@ func (p *plant) exec(cell ids.CellID, sql string, args ...any) {
 	}
 }
 
+func (p *plant) text(cell ids.CellID, sql string) (out string) {
+	p.t.Helper()
+	if err := p.conns[cell].QueryRow(p.t.Context(), sql).Scan(&out); err != nil {
+		p.t.Fatalf("%s: %v", sql, err)
+	}
+	return out
+}
+
 // open serves FenceService and ReportService on a wire of their own.
 func (p *plant) open() {
 	p.t.Helper()

@@ -143,6 +143,60 @@ func TestSilentShardsAreNamed(t *testing.T) {
 	}
 }
 
+// Every kind of id tells what it concerns: the reservation that it belongs to with all its facts, or itself.
+func TestTraceOfEveryKind(t *testing.T) {
+	p := newPlant(t)
+	p.exec("cell-1", "INSERT INTO cellquota.campaigns VALUES ('c', 1, 'PUBLISHED', now(), now() + interval '1 hour', 'SKU', '1 hour', '', now())")
+	p.exec("cell-1", "INSERT INTO cellquota.skus VALUES ('c', 's', 10, 'CNY', 'TOKEN')")
+	p.exec("cell-1", "SELECT sale.adjust(1, 's', 'more', (SELECT last_number + 1 FROM cellquota.stock WHERE sku_id = 's'), 'GRANT', 2, 'r')")
+	p.exec("cell-1", "SELECT sale.sell(1, 's', 'u1')")
+	p.exec("cell-1", "SELECT sale.pay(1, 's', 'u1')")
+	p.exec("cell-1", `INSERT INTO cellquota.payments (payment_id, order_id, amount, currency, state, refund_id, created_at, updated_at) VALUES ('pay-1', 'o-u1-s', 10, 'CNY', 'REFUND_PENDING', 'refund-1', now(), now())`)
+	p.exec("cell-1", `INSERT INTO cellquota.outbox (target, aggregate, event_type, campaign_id, sku_id, payload, created_at) VALUES ('EVENTS', 'req/r-u1-s', 'order.paid', 'c', 's', '', now())`)
+	serial := p.text("cell-1", "SELECT token_id FROM cellquota.tokens WHERE reservation_id = 'r-u1-s'")
+	free := p.text("cell-1", "SELECT token_id FROM cellquota.tokens WHERE state = 'FREE'")
+	event := "outbox-cell-1-" + p.text("cell-1", "SELECT outbox_id::text FROM cellquota.outbox WHERE event_type = 'order.paid'")
+	entry := p.text("cell-1", "SELECT entry_id::text FROM cellquota.ledger WHERE action = 'CONFIRM'")
+	grant := p.text("cell-1", "SELECT entry_id::text FROM cellquota.ledger WHERE business_no = 'more'")
+	whole := []string{"inbox ORDERED", "reservation CONFIRMED", "order PAID", "ledger RESERVE", "ledger CONFIRM", "payment REFUND_PENDING", "outbox order.paid PENDING", "token SOLD"}
+	for _, c := range []struct {
+		kind, id string
+		want     []string
+		lacks    string
+	}{
+		{"payment", "pay-1", whole, ""},
+		{"payment", "refund-1", whole, ""},
+		{"event", event, whole, ""},
+		{"token", serial, append([]string{"ledger GRANT"}, whole...), ""},
+		{"token", free, []string{"ledger GRANT", "token FREE"}, "order"},
+		{"user", "u1", whole, ""},
+		{"user", "nobody", nil, "order"},
+		{"adjustment", "more", []string{"adjustment GRANT APPLIED", "ledger GRANT"}, "order"},
+		{"entry", entry, whole, ""},
+		{"entry", grant, []string{"ledger GRANT"}, "order"},
+	} {
+		got, err := p.as(access.Viewer).Reports.Trace(testkit.Deadline(t), &pb.TraceRequest{Kind: c.kind, Id: c.id})
+		if err != nil {
+			t.Fatalf("%s %s: %v", c.kind, c.id, err)
+		}
+		var story []string
+		for _, e := range got.GetEvents() {
+			if e.GetCellId() == "cell-1" {
+				story = append(story, e.GetStore()+" "+e.GetWhat())
+			}
+		}
+		text := strings.Join(story, "; ")
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s %s: %q lacks %q", c.kind, c.id, text, want)
+			}
+		}
+		if c.lacks != "" && strings.Contains(text, c.lacks) {
+			t.Errorf("%s %s: %q has %q", c.kind, c.id, text, c.lacks)
+		}
+	}
+}
+
 // A request's story over the shard and the mirror of its cell, in order of time.
 func TestTrace(t *testing.T) {
 	p := newPlant(t)
@@ -183,7 +237,7 @@ func TestTrace(t *testing.T) {
 	if err != nil || len(got.GetEvents()) != 0 || len(got.GetUnreachable()) != 0 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	for _, bad := range []*pb.TraceRequest{{Kind: "token", Id: "x"}, {Kind: "order", Id: "x"}, {Kind: "request", Id: ""}} {
+	for _, bad := range []*pb.TraceRequest{{Kind: "coupon", Id: "x"}, {Kind: "token", Id: "x"}, {Kind: "event", Id: "x"}, {Kind: "event", Id: "outbox-cell-1-x"}, {Kind: "entry", Id: "01"}, {Kind: "user", Id: ""}, {Kind: "order", Id: "x"}, {Kind: "request", Id: ""}} {
 		if _, err := viewer.Reports.Trace(ctx, bad); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", bad, err)
 		}

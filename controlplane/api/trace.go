@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -18,8 +19,8 @@ import (
 // maxEvents bounds a trace.
 const maxEvents = 1_000
 
-// Trace tells the story of a request, a reservation or an order over all shards,
-// and what the mirror of its cell holds, if a process of it lives.
+// Trace tells the story of an id over all shards, and what the mirror of its cell
+// holds of the request that it belongs to, if a process of it lives.
 func (h *Reports) Trace(ctx context.Context, req *pb.TraceRequest) (*pb.TraceResponse, error) {
 	cells, err := h.traced(req)
 	if err != nil {
@@ -46,8 +47,8 @@ func (h *Reports) Trace(ctx context.Context, req *pb.TraceRequest) (*pb.TraceRes
 	return out, nil
 }
 
-// traced gives the cells that can know of the id: the one that a reservation or
-// order id names, else all.
+// traced gives the cells that can know of the id: the one that a reservation, order,
+// token or admission event names, else all.
 func (h *Reports) traced(req *pb.TraceRequest) ([]core.Cell, error) {
 	var f fields
 	s := h.cells.View.Snapshot()
@@ -61,8 +62,20 @@ func (h *Reports) traced(req *pb.TraceRequest) ([]core.Cell, error) {
 		named, err = cellOfReservation(req.GetId())
 	case "order":
 		named, err = cellOfOrder(req.GetId())
+	case "payment":
+		_, err = ids.ParsePaymentID(req.GetId()) // a refund's too
+	case "user":
+		_, err = ids.ParseUserID(req.GetId())
+	case "adjustment":
+		_, err = ids.ParseOperationID("id", req.GetId())
+	case "event":
+		named, err = cellOfEvent(req.GetId())
+	case "token":
+		named, err = cellOfToken(req.GetId())
+	case "entry":
+		_, err = number(req.GetId())
 	default:
-		f.add("kind", `must be "request", "reservation" or "order"`)
+		f.add("kind", `must be "request", "reservation", "order", "payment", "event", "token", "user", "adjustment" or "entry"`)
 	}
 	f.refused(err)
 	if err := f.err(); err != nil || named == "" {
@@ -89,6 +102,41 @@ func cellOfOrder(s string) (ids.CellID, error) {
 		return "", err
 	}
 	return id.Cell(), nil
+}
+
+// cellOfEvent takes an admission's event, whose id names its reservation, or one of
+// cellquota.events: outbox-CELL-ROW.
+func cellOfEvent(s string) (ids.CellID, error) {
+	if rest, ok := strings.CutPrefix(s, "outbox-"); ok {
+		cell, row := rest[:max(0, strings.LastIndex(rest, "-"))], rest[strings.LastIndex(rest, "-")+1:]
+		if _, err := number(row); err != nil {
+			return "", err
+		}
+		return ids.ParseCellID(cell)
+	}
+	id, err := ids.ParseEventID(s)
+	if err != nil {
+		return "", err
+	}
+	return id.Cell(), nil
+}
+
+// cellOfToken takes a serial as a grant mints it: CELL.tDIGEST-NUMBER.
+func cellOfToken(s string) (ids.CellID, error) {
+	cell, serial, ok := strings.Cut(s, ".t")
+	if !ok || len(serial) != len("0123456789abcdef0123-000001") {
+		return "", &ids.Error{Field: "token_id", Rule: "must be CELL.tDIGEST-NUMBER"}
+	}
+	return ids.ParseCellID(cell)
+}
+
+// number takes an id that a shard counts: each cell has one of its own.
+func number(s string) (uint64, error) {
+	n, err := strconv.ParseUint(s, 10, 63)
+	if err != nil || strconv.FormatUint(n, 10) != s {
+		return 0, &ids.Error{Field: "id", Rule: "must end with a number without leading zeros"}
+	}
+	return n, nil
 }
 
 // subject is the request that a mirror can be asked about: what was given, or

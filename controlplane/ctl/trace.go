@@ -19,7 +19,13 @@ func (c *cli) traceCommand() *cobra.Command {
 	return group("trace", "Tell the story of one id over every store", "  cellctl trace order cell-1.o…\n  cellctl trace request r-17 --user alice",
 		c.traceKind("request", "  cellctl trace request r-17 --campaign double-eleven --sku phone-x --user alice"),
 		c.traceKind("reservation", "  cellctl trace reservation cell-1.r…"),
-		c.traceKind("order", "  cellctl trace order cell-1.o…\n  cellctl trace order cell-1.o… -o json"))
+		c.traceKind("order", "  cellctl trace order cell-1.o…\n  cellctl trace order cell-1.o… -o json"),
+		c.traceKind("payment", "  cellctl trace payment pay-1"),
+		c.traceKind("event", "  cellctl trace event outbox-cell-1-20417"),
+		c.traceKind("token", "  cellctl trace token cell-1.t…-000017"),
+		c.traceKind("user", "  cellctl trace user alice --campaign double-eleven"),
+		c.traceKind("adjustment", "  cellctl trace adjustment top-up-7"),
+		c.traceKind("entry", "  cellctl trace entry 4711"))
 }
 
 func (c *cli) traceKind(kind, example string) *cobra.Command {
@@ -43,11 +49,13 @@ func (c *cli) traceKind(kind, example string) *cobra.Command {
 			})
 		},
 	}
-	if kind == "request" {
+	if kind == "request" || kind == "user" {
 		f := cmd.Flags()
 		f.StringVar(&in.CampaignId, "campaign", "", "of this campaign only")
 		f.StringVar(&in.SkuId, "sku", "", "of this SKU only")
-		f.StringVar(&in.UserId, "user", "", "of this user only")
+		if kind == "request" {
+			f.StringVar(&in.UserId, "user", "", "of this user only")
+		}
 	}
 	return cmd
 }

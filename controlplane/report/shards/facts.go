@@ -50,13 +50,15 @@ func (s *Snapshot) Fence(ctx context.Context) (Fence, error) {
 // Fault is one breach that the shard's own rows show.
 type Fault struct{ Invariant, Campaign, SKU, Detail string }
 
-// Faults checks I2, I5, I7 and I8 inside the shard; at most limit rows of each kind.
-func (s *Snapshot) Faults(ctx context.Context, campaign string, limit int) ([]Fault, error) {
+// Faults checks I2, I5, I7 and I8 inside the shard; at most limit rows of each kind. tokens are the
+// "CAMPAIGN/SKU" in TOKEN mode: their rows are compared with counters, reservations and ledger even if
+// there is none left.
+func (s *Snapshot) Faults(ctx context.Context, campaign string, limit int, tokens []string) ([]Fault, error) {
 	return collect(ctx, s, func(row pgx.CollectableRow) (Fault, error) {
 		var f Fault
 		err := row.Scan(&f.Invariant, &f.Campaign, &f.SKU, &f.Detail)
 		return f, err
-	}, faultsSQL, campaign, limit)
+	}, faultsSQL, campaign, limit, append([]string{}, tokens...)) // not nil: NULL equals nothing
 }
 
 // UnderWay counts effects not yet applied to the mirror, and parked messages.
@@ -131,7 +133,7 @@ type Event struct {
 	Fields      map[string]any
 }
 
-// Trace tells what the shard knows of a request, reservation or order, in order of time; at most 1,000
+// Trace tells what the shard knows of an id (the kinds are in trace.sql), in order of time; at most 1,000
 // facts. Empty filters match all.
 func (s *Snapshot) Trace(ctx context.Context, kind, id, campaign, sku, user string) ([]Event, error) {
 	return collect(ctx, s, func(row pgx.CollectableRow) (Event, error) {

@@ -62,17 +62,17 @@ type shardCut struct {
 
 // readShards reads every provisioned cell's shard at the same time. thorough adds the checks inside
 // the shard, which cost as much as its ledger is long.
-func readShards(ctx context.Context, reader *shards.Reader, cells []core.Cell, campaign ids.CampaignID, thorough bool) []shardCut {
+func readShards(ctx context.Context, reader *shards.Reader, cells []core.Cell, campaign ids.CampaignID, tokens []string, thorough bool) []shardCut {
 	out := make([]shardCut, len(cells))
 	var wg sync.WaitGroup
 	for i, cell := range cells {
-		wg.Go(func() { out[i] = readShard(ctx, reader, cell, string(campaign), thorough) })
+		wg.Go(func() { out[i] = readShard(ctx, reader, cell, string(campaign), tokens, thorough) })
 	}
 	wg.Wait()
 	return out
 }
 
-func readShard(ctx context.Context, reader *shards.Reader, cell core.Cell, campaign string, thorough bool) shardCut {
+func readShard(ctx context.Context, reader *shards.Reader, cell core.Cell, campaign string, tokens []string, thorough bool) shardCut {
 	c := shardCut{cell: cell, stocks: map[core.BookKey]shards.Stock{}}
 	snapshot, err := reader.Snapshot(ctx, cell.Spec.Shard.ReaderDSNFile)
 	if err != nil {
@@ -88,7 +88,7 @@ func readShard(ctx context.Context, reader *shards.Reader, cell core.Cell, campa
 		c.effects, c.parked, err = snapshot.UnderWay(ctx, campaign)
 	}
 	if err == nil && thorough {
-		c.faults, err = snapshot.Faults(ctx, campaign, maxListed)
+		c.faults, err = snapshot.Faults(ctx, campaign, maxListed, tokens)
 	}
 	if err == nil && c.fence.Cell != string(cell.Spec.ID) {
 		err = fmt.Errorf("the shard belongs to cell %q", c.fence.Cell)

@@ -66,6 +66,12 @@ func (w *world) Mirror(_ context.Context, cell ids.CellID, _ core.BookKey) (veri
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldOf(t, core.InventoryCounter)
+}
+
+// newWorldOf is newWorld with its units kept as counters or as token rows.
+func newWorldOf(t *testing.T, mode core.Inventory) *world {
+	t.Helper()
 	q := quantity.Must
 	w := &world{t: t, shards: map[ids.CellID]*shard{}, mirrors: map[ids.CellID]verify.MirrorFacts{}, reader: shards.New(shards.Options{Timeout: 5 * time.Second})}
 	t.Cleanup(w.reader.Close)
@@ -74,13 +80,16 @@ func newWorld(t *testing.T) *world {
 		s := newShard(t, id)
 		w.shards[id] = s
 		s.do("SELECT sale.rules(1, 's')")
+		s.do("INSERT INTO cellquota.campaigns VALUES ('c', 1, 'PUBLISHED', now(), now() + interval '1 hour', 'SKU', '1 hour', '', now())")
+		s.do("INSERT INTO cellquota.skus VALUES ('c', 's', 10, 'CNY', $1)", mode.String())
 		s.do("SELECT sale.adjust(1, 's', $1, 1, 'GRANT', 40, 'publish')", "g-"+string(id))
 		w.cut.Cells = append(w.cut.Cells, core.Cell{Spec: core.CellSpec{ID: id, Shard: core.ShardSpec{ReaderDSNFile: s.file}}, State: core.CellActive, FenceVersion: 1})
 		book.Allocations = append(book.Allocations, core.Allocation{Cell: id, Granted: q(40), FenceVersion: 1, LastNumber: 1, State: core.CellActive})
 	}
 	w.cut.Revision, w.cut.Books = 7, []core.Book{book}
 	w.cut.Campaigns = []core.Campaign{{
-		Spec:  core.CampaignSpec{ID: "c", Scope: core.ScopeSKU, OpenAt: time.Now().Add(-time.Hour), CloseAt: time.Now().Add(time.Hour), Reclaim: core.ReclaimManual},
+		Spec: core.CampaignSpec{ID: "c", Scope: core.ScopeSKU, OpenAt: time.Now().Add(-time.Hour), CloseAt: time.Now().Add(time.Hour), Reclaim: core.ReclaimManual,
+			SKUs: []core.SKUSpec{{ID: "s", Inventory: mode}}},
 		State: core.CampaignPublished, Version: 2,
 	}}
 	w.cut.Physical = []core.PhysicalStock{{SKU: "s", Units: q(100), Limits: map[ids.CampaignID]quantity.Quantity{"c": q(100)}, Version: 1}}

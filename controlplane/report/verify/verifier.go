@@ -38,7 +38,7 @@ func (v *Verifier) Verify(ctx context.Context, campaign ids.CampaignID) (Result,
 	var cuts []shardCut
 	var after Cut
 	for try := 1; ; try++ {
-		cuts = readShards(ctx, v.reader, before.Cells, campaign, true)
+		cuts = readShards(ctx, v.reader, before.Cells, campaign, tokenSKUs(before.Campaigns), true)
 		if after, err = v.plane.Cut(ctx, campaign); err != nil {
 			return Result{}, fmt.Errorf("read the books again: %w", err)
 		}
@@ -106,9 +106,9 @@ func (v *Verifier) judgeShards(ctx context.Context, t *tally, cut Cut, moving ma
 		}
 		quiet += v.judgeMirrors(ctx, t, b, cuts)
 	}
-	t.says(I2, "%d shards: granted = available + reserved + confirmed, at most the book's allocation", len(cuts))
+	t.says(I2, "%d shards: granted = available + reserved + confirmed, at most the book's allocation; token rows as the counters", len(cuts))
 	t.says(I3, "%d SKUs: reserved + confirmed over %d shards at most the limit, the limit at most the physical stock", len(cut.Books), len(cuts))
-	t.says(I5, "every entry starts where the one before ended; the replayed ledger is the stock row")
+	t.says(I5, "every entry starts where the one before ended; the replayed ledger is the stock row, and what left it the SEALED token rows")
 	t.says(I7, "one RESERVE, then at most one of CONFIRM and RELEASE, as the reservation says")
 	t.says(I8, "no entry under a fence version below the shard's of its moment")
 	t.says(I10, "%d SKUs closed and drained", over)
@@ -132,7 +132,7 @@ func (v *Verifier) judgeMirrors(ctx context.Context, t *tally, b core.Book, cuts
 		if err != nil || !m.Present || m.FenceVersion != s.fence.Version || m.Outstanding > 0 || m.Stream > 0 {
 			continue // nobody to ask, of an older fence version, or not quiet: skipped, not unchecked
 		}
-		again := readShard(ctx, v.reader, s.cell, string(b.Key.Campaign), false)
+		again := readShard(ctx, v.reader, s.cell, string(b.Key.Campaign), nil, false)
 		if again.err != nil || again.effects > 0 || again.stocks[b.Key].Version != s.stocks[b.Key].Version {
 			continue // it moved while it was looked at
 		}
@@ -142,6 +142,18 @@ func (v *Verifier) judgeMirrors(ctx context.Context, t *tally, b core.Book, cuts
 		}
 	}
 	return quiet
+}
+
+// tokenSKUs names the SKUs whose units are rows, as the shards' faults want them.
+func tokenSKUs(campaigns []core.Campaign) (out []string) {
+	for _, c := range campaigns {
+		for _, s := range c.Spec.SKUs {
+			if s.Inventory == core.InventoryToken {
+				out = append(out, core.BookKey{Campaign: c.Spec.ID, SKU: s.ID}.String())
+			}
+		}
+	}
+	return out
 }
 
 func findBook(books []core.Book, key core.BookKey) (core.Book, bool) {

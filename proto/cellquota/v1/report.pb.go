@@ -847,11 +847,13 @@ func (x *VerifyResponse) GetRevision() int64 {
 // TraceRequest names an id.
 type TraceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "request", "reservation" or "order".
+	// "request", "reservation", "order", "payment" (or a refund), "event" (an admission's, or one of
+	// cellquota.events), "token" (the serial of a unit in TOKEN mode), "user", "adjustment", or "entry" (the
+	// number of a ledger entry, which each cell counts for itself).
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The id.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// For a request: its campaign, SKU and user narrow the search; each may be empty.
+	// For a request or a user: its campaign, SKU and user narrow the search; each may be empty.
 	CampaignId string `protobuf:"bytes,3,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
 	// SKU.
 	SkuId string `protobuf:"bytes,4,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
@@ -933,7 +935,7 @@ type TraceEvent struct {
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	// Cell.
 	CellId string `protobuf:"bytes,2,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
-	// "mirror", "stream", "inbox", "reservation", "order", "ledger", "payment", "outbox".
+	// "mirror", "stream", "inbox", "reservation", "order", "ledger", "payment", "outbox", "adjustment", "token".
 	Store string `protobuf:"bytes,3,opt,name=store,proto3" json:"store,omitempty"`
 	// What happened, in words.
 	What string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`

@@ -1,5 +1,5 @@
 -- Every row is one breach: invariant, campaign, SKU, what is wrong. At most $2 rows of each kind.
--- $1: campaign, or '' for all.
+-- $1: campaign, or '' for all. $3: 'CAMPAIGN/SKU' of the SKUs in TOKEN mode; one that has token rows is one anyway.
 WITH ledger AS (
   SELECT l.*, lag(after_available, 1, 0) OVER w AS was_available, lag(after_reserved, 1, 0) OVER w AS was_reserved, lag(after_confirmed, 1, 0) OVER w AS was_confirmed
   FROM cellquota.v_ledger l WHERE $1 = '' OR campaign_id = $1
@@ -10,6 +10,16 @@ WITH ledger AS (
   SELECT campaign_id, sku_id, business_no, count(*) FILTER (WHERE action = 'RESERVE') AS reserves,
          count(*) FILTER (WHERE action = 'CONFIRM') AS confirms, count(*) FILTER (WHERE action = 'RELEASE') AS releases
   FROM ledger WHERE action IN ('RESERVE', 'CONFIRM', 'RELEASE') GROUP BY 1, 2, 3
+), tokens AS (
+  SELECT campaign_id, sku_id, count(*) FILTER (WHERE state = 'FREE') AS free, count(*) FILTER (WHERE state = 'BOUND') AS bound,
+         count(*) FILTER (WHERE state = 'SOLD') AS sold, count(*) FILTER (WHERE state = 'SEALED') AS sealed
+  FROM cellquota.v_tokens WHERE $1 = '' OR campaign_id = $1 GROUP BY 1, 2
+), parted AS ( -- what left the cell for good, by the ledger
+  SELECT campaign_id, sku_id, -sum(delta_available + delta_reserved + delta_confirmed) AS units FROM ledger
+  WHERE delta_available + delta_reserved + delta_confirmed < 0 GROUP BY 1, 2
+), held AS (
+  SELECT reservation_id, count(*) FILTER (WHERE state = 'BOUND') AS bound, count(*) FILTER (WHERE state = 'SOLD') AS sold
+  FROM cellquota.v_tokens WHERE reservation_id IS NOT NULL AND ($1 = '' OR campaign_id = $1) GROUP BY 1
 )
 (SELECT 'I2', campaign_id, sku_id, format('granted %s, available %s + reserved %s + confirmed %s', granted, available, reserved, confirmed)
  FROM cellquota.v_stock WHERE ($1 = '' OR campaign_id = $1)
@@ -20,6 +30,22 @@ UNION ALL
    sum(quantity) FILTER (WHERE state = 'CONFIRMED') AS confirmed FROM cellquota.v_reservations GROUP BY 1, 2) r USING (campaign_id, sku_id)
  WHERE ($1 = '' OR s.campaign_id = $1) AND (s.reserved <> coalesce(r.reserved, 0) OR s.confirmed <> coalesce(r.confirmed, 0))
    AND NOT EXISTS (SELECT FROM cellquota.v_ledger l WHERE l.campaign_id = s.campaign_id AND l.sku_id = s.sku_id AND l.action IN ('RESTOCK', 'REVERSAL')) LIMIT $2)
+UNION ALL
+(SELECT 'I2', s.campaign_id, s.sku_id, format('%s FREE token rows, available %s; %s BOUND, reserved %s; %s SOLD, confirmed %s', coalesce(t.free, 0), s.available,
+   coalesce(t.bound, 0), s.reserved, coalesce(t.sold, 0), s.confirmed)
+ FROM cellquota.v_stock s LEFT JOIN tokens t USING (campaign_id, sku_id)
+ WHERE ($1 = '' OR s.campaign_id = $1) AND (t.free IS NOT NULL OR s.campaign_id || '/' || s.sku_id = ANY($3::text[]))
+   AND (coalesce(t.free, 0), coalesce(t.bound, 0), coalesce(t.sold, 0)) IS DISTINCT FROM (s.available::bigint, s.reserved::bigint, s.confirmed::bigint) LIMIT $2)
+UNION ALL
+(SELECT 'I2', r.campaign_id, r.sku_id, format('reservation %s of %s units is %s and holds %s BOUND and %s SOLD token rows', r.reservation_id, r.quantity, r.state, coalesce(h.bound, 0), coalesce(h.sold, 0))
+ FROM cellquota.v_reservations r LEFT JOIN held h USING (reservation_id)
+ WHERE ($1 = '' OR r.campaign_id = $1) AND (h.bound IS NOT NULL OR r.campaign_id || '/' || r.sku_id = ANY($3::text[]))
+   AND CASE WHEN r.state IN ('RESERVED', 'MANUAL_REVIEW') THEN (coalesce(h.bound, 0), coalesce(h.sold, 0)) IS DISTINCT FROM (r.quantity::bigint, 0::bigint)
+            WHEN r.state = 'RELEASED' THEN coalesce(h.bound, 0) + coalesce(h.sold, 0) > 0
+            ELSE coalesce(h.bound, 0) > 0 OR coalesce(h.sold, 0) > r.quantity END LIMIT $2) -- a refund may have put SOLD ones back
+UNION ALL
+(SELECT 'I5', t.campaign_id, t.sku_id, format('%s SEALED token rows; by the ledger %s units have left', t.sealed, coalesce(p.units, 0))
+ FROM tokens t LEFT JOIN parted p USING (campaign_id, sku_id) WHERE t.sealed IS DISTINCT FROM coalesce(p.units, 0)::bigint LIMIT $2)
 UNION ALL
 (SELECT 'I5', campaign_id, sku_id, format('entry %s starts at %s/%s/%s, the one before ended at %s/%s/%s', entry_id,
    before_available, before_reserved, before_confirmed, was_available, was_reserved, was_confirmed)
