@@ -26,9 +26,9 @@ type ruleBook interface {
 	Changed() <-chan struct{}
 }
 
-// bucketReader reads which buckets the shard owns; *shard.Store is one.
+// bucketReader reads which buckets of the shard a mirror may admit; *shard.Store is one.
 type bucketReader interface {
-	Buckets(ctx context.Context, campaign ids.CampaignID) (homes.Table, error)
+	ShownBuckets(ctx context.Context, campaign ids.CampaignID) (homes.Table, error)
 }
 
 // expecting tells which build this process admits into; *admission.Client is one.
@@ -84,7 +84,7 @@ func (m *mirrors) run(ctx context.Context) error {
 func (m *mirrors) refresh(ctx context.Context) error {
 	next := map[ids.CampaignID]homes.Table{}
 	for _, c := range m.rules.Current().All() {
-		table, err := m.shard.Buckets(ctx, c.ID)
+		table, err := m.shard.ShownBuckets(ctx, c.ID)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -100,6 +101,7 @@ type watched struct {
 	fitAt   time.Time // last found fit by this process; zero: never
 	applied int64     // version of the rules that build has
 	build   ids.Build
+	buckets map[string]admission.BucketSet // that build has, by domain
 }
 
 // New makes a loop. plans is asked at every look.
@@ -218,9 +220,10 @@ func (l *Loop) see(ctx context.Context, p Plan, s sight) (sight, error) {
 	return s, err
 }
 
-// refresh brings newer rules to a mirror that is fit.
+// refresh brings newer rules, and buckets that a handover moved, to a mirror that is fit.
 func (l *Loop) refresh(ctx context.Context, p Plan, build ids.Build, w *watched) error {
-	if w.build == build && w.applied >= p.Version {
+	buckets := p.bucketSets()
+	if w.build == build && w.applied >= p.Version && maps.Equal(w.buckets, buckets) {
 		return nil
 	}
 	if _, err := l.mirror.SetWindow(ctx, p.Scope, build, p.Window); err != nil {
@@ -231,7 +234,7 @@ func (l *Loop) refresh(ctx context.Context, p Plan, build ids.Build, w *watched)
 			return err
 		}
 	}
-	w.build, w.applied = build, p.Version
+	w.build, w.applied, w.buckets = build, p.Version, buckets
 	return nil
 }
 

@@ -424,6 +424,29 @@ func TestRulesReachTheMirror(t *testing.T) {
 	}
 }
 
+// TestBucketsReachTheMirror: a handover moves buckets under rules that do not change.
+func TestBucketsReachTheMirror(t *testing.T) {
+	b := newBench(t)
+	b.grant(10)
+	plan := plans(1)()[0]
+	loop, err := rebuild.New(rebuild.Config{Owner: "one"}, b.one.store, b.one.mirror, b.one.producer, b.one.sweeper, func() []rebuild.Plan {
+		return []rebuild.Plan{plan}
+	}, rebuild.Deps{Clock: clock.System(), Logger: b.log, Registry: prometheus.NewRegistry()})
+	b.must(err)
+	b.must(loop.Look(b.ctx))
+	b.must(loop.Look(b.ctx))
+	b.one.accepted("ann", "r1")
+	owned := plan.Buckets
+	plan.Buckets = []admission.DomainBuckets{{Domain: owned[0].Domain}}
+	b.must(loop.Look(b.ctx))
+	if r := b.one.ask("bob", "r1"); r.Outcome != admission.Moved {
+		t.Fatalf("a user of buckets that left: %s, want MOVED", r.Outcome)
+	}
+	plan.Buckets = owned
+	b.must(loop.Look(b.ctx))
+	b.one.accepted("bob", "r1")
+}
+
 func TestAgeGrowsWhileNotFit(t *testing.T) {
 	b := newBench(t)
 	b.grant(10)

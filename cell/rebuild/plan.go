@@ -14,7 +14,7 @@ import (
 type Plan struct {
 	Scope     admission.Scope
 	SKUs      []ids.SKUID // at least one; exactly the scope's when it has one
-	Version   int64       // of the campaign's rules; a higher one replaces Window and Buckets
+	Version   int64       // of the campaign's rules; a higher one replaces Window; Buckets follow what they are
 	Window    admission.Window
 	Buckets   []admission.DomainBuckets
 	StreamMax int64
@@ -55,6 +55,15 @@ func each[A, B any](seq iter.Seq2[A, error], f func(A) B) iter.Seq2[B, error] {
 			}
 		}
 	}
+}
+
+// bucketSets are the buckets by domain.
+func (p Plan) bucketSets() map[string]admission.BucketSet {
+	out := make(map[string]admission.BucketSet, len(p.Buckets))
+	for _, b := range p.Buckets {
+		out[b.Domain] = b.Set
+	}
+	return out
 }
 
 func markOf(m shard.Mark) admission.Mark {

@@ -40,7 +40,7 @@ func (r *batchRun) takePlaces(ctx context.Context, candidates []int) ([]int, err
 	if len(candidates) > 0 {
 		p := r.placesOf(candidates)
 		b.Queue(sql("batch_buyers_take"), p.campaign, p.scope, p.user, p.reservation)
-		b.Queue(sql("batch_buyers_read"), p.campaign, p.scope, p.user)
+		b.Queue(sql(r.store.since4("batch_buyers_read", "batch_buyers_read_step3")), p.campaign, p.scope, p.user)
 	}
 	bounded := r.bounded(candidates)
 	if len(bounded) > 0 {

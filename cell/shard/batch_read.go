@@ -84,6 +84,9 @@ func (r *batchRules) scopeKey(sku ids.SKUID) string {
 // committed while they were awaited.
 func (r *batchRun) lockAndRead(ctx context.Context) error {
 	f := &r.facts
+	if _, err := r.store.hasCarried(ctx, r.tx); err != nil {
+		return err
+	}
 	campaigns, keyCampaigns, keySKUs, units := r.keys()
 	b := &pgx.Batch{}
 	if !r.direct {
@@ -96,7 +99,7 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 	b.Queue(sql("batch_rules"), keyCampaigns, keySKUs)
 	b.Queue(sql("batch_buckets"), campaigns)
 	b.Queue(sql("batch_raised"), campaigns)
-	b.Queue(sql("batch_earlier"), r.earlierArgs()...)
+	b.Queue(sql(r.store.since4("batch_earlier", "batch_earlier_step3")), r.earlierArgs()...)
 	b.Queue(sql("tokens_free"), keyCampaigns, keySKUs, units)
 	err := r.tx.send(ctx, b, func(res pgx.BatchResults) error {
 		var before, after time.Time

@@ -213,7 +213,7 @@ func (r *directRun) readOthers(ctx context.Context) error {
 	if len(reads) == 0 {
 		return nil
 	}
-	return r.tx.send(ctx, b, func(res pgx.BatchResults) error {
+	err := r.tx.send(ctx, b, func(res pgx.BatchResults) error {
 		for _, read := range reads {
 			if err := read(res.QueryRow()); err != nil {
 				return err
@@ -221,6 +221,17 @@ func (r *directRun) readOthers(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	for i := range r.results {
+		if r.results[i].Outcome == DirectReplayed {
+			if err := r.store.readCarried(ctx, r.tx, &r.results[i].Row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // mirrored tells whether the order's campaign has a mirror that must hear of it.

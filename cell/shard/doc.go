@@ -28,6 +28,9 @@
 //   - A commit whose answer was lost, or that ended with PostgreSQL's warning about its standby, is
 //     ErrUnknownCommit. The verb is called again with the same ids: it first locks the rows it would
 //     have changed, which waits for the old transaction, and then sees what became of it.
+//   - Buckets are handed over by functions of the schema that only the fencer's role may call
+//     (fencing/fencer). A place that came with them is CARRIED: its user gets no order here. A request
+//     that came with its answer keeps it; on a schema of step 3 there are none.
 //   - Times are the database's (cellquota.now()); no decision uses this process's clock.
 //
 // # Neighbours

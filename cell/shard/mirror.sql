@@ -57,6 +57,14 @@ FROM cellquota.stock s CROSS JOIN cellquota.fence f WHERE s.campaign_id = $1 AND
 
 -- name: snapshot_marks
 DECLARE marks NO SCROLL CURSOR FOR
+SELECT b.user_id, b.reservation_id, b.origin, coalesce(r.request_id, c.request_id, ''), coalesce(r.sku_id, c.sku_id, ''), coalesce(r.quantity, c.quantity, 0), coalesce(r.state, ''), coalesce(o.state, '')
+FROM cellquota.buyers b LEFT JOIN cellquota.reservations r ON r.reservation_id = b.reservation_id
+  LEFT JOIN cellquota.orders o ON o.reservation_id = b.reservation_id
+  LEFT JOIN cellquota.carried_requests c ON c.reservation_id = b.reservation_id AND b.origin = 'CARRIED'
+WHERE b.campaign_id = $1 AND b.scope_key = $2;
+
+-- name: snapshot_marks_step3
+DECLARE marks NO SCROLL CURSOR FOR
 SELECT b.user_id, b.reservation_id, b.origin, coalesce(r.request_id, ''), coalesce(r.sku_id, ''), coalesce(r.quantity, 0), coalesce(r.state, ''), coalesce(o.state, '')
 FROM cellquota.buyers b LEFT JOIN cellquota.reservations r ON r.reservation_id = b.reservation_id
   LEFT JOIN cellquota.orders o ON o.reservation_id = b.reservation_id

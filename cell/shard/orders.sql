@@ -48,8 +48,19 @@ SELECT campaign_id, domain, bucket_from, bucket_to FROM cellquota.buckets WHERE 
 SELECT campaign_id, scope_key, minted_fence, minted_count, raised_fence, raised_count
 FROM cellquota.mirrors WHERE campaign_id = ANY($1::text[]);
 
--- Every attempt of the same requests, this message's own included.
+-- Every attempt of the same requests, this message's own included, and what another cell answered
+-- before a handover.
 -- name: batch_earlier
+SELECT (e.n - 1)::int, i.reservation_id, i.outcome = 'REJECTED', i.reason, i.fingerprint
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS e(campaign_id, sku_id, user_id, request_id, n)
+JOIN cellquota.inbox i ON i.campaign_id = e.campaign_id AND i.sku_id = e.sku_id AND i.user_id = e.user_id AND i.request_id = e.request_id
+UNION ALL
+SELECT (e.n - 1)::int, c.reservation_id, c.outcome = 'REJECTED', c.reason, c.fingerprint
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS e(campaign_id, sku_id, user_id, request_id, n)
+JOIN cellquota.carried_requests c ON c.campaign_id = e.campaign_id AND c.sku_id = e.sku_id AND c.user_id = e.user_id AND c.request_id = e.request_id;
+
+-- On a schema of step 3, where nothing was carried.
+-- name: batch_earlier_step3
 SELECT (e.n - 1)::int, i.reservation_id, i.outcome = 'REJECTED', i.reason, i.fingerprint
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS e(campaign_id, sku_id, user_id, request_id, n)
 JOIN cellquota.inbox i ON i.campaign_id = e.campaign_id AND i.sku_id = e.sku_id AND i.user_id = e.user_id AND i.request_id = e.request_id;
@@ -63,7 +74,16 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS b(campaign_id, sc
 ORDER BY campaign_id, scope_key, user_id
 ON CONFLICT (campaign_id, scope_key, user_id) DO NOTHING;
 
+-- The request of a carried place came with it.
 -- name: batch_buyers_read
+SELECT (e.n - 1)::int, b.origin, b.reservation_id, coalesce(o.request_id, c.request_id, ''), coalesce(o.state, ''), coalesce(r.state, '')
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS e(campaign_id, scope_key, user_id, n)
+JOIN cellquota.buyers b ON b.campaign_id = e.campaign_id AND b.scope_key = e.scope_key AND b.user_id = e.user_id
+LEFT JOIN cellquota.orders o ON o.reservation_id = b.reservation_id
+LEFT JOIN cellquota.reservations r ON r.reservation_id = b.reservation_id
+LEFT JOIN cellquota.carried_requests c ON c.reservation_id = b.reservation_id AND b.origin = 'CARRIED';
+
+-- name: batch_buyers_read_step3
 SELECT (e.n - 1)::int, b.origin, b.reservation_id, coalesce(o.request_id, ''), coalesce(o.state, ''), coalesce(r.state, '')
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS e(campaign_id, scope_key, user_id, n)
 JOIN cellquota.buyers b ON b.campaign_id = e.campaign_id AND b.scope_key = e.scope_key AND b.user_id = e.user_id

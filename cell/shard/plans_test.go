@@ -27,6 +27,8 @@ var whole = map[string]string{
 	"refunds_backlog":    "counts what is pending, by the partial index of pending rows",
 	"refunds_claim":      "reads what is pending, by either of two partial indexes of pending rows",
 	"outbox_claim_step2": "of a schema of step 2", "outbox_defer_step2": "of a schema of step 2",
+	"buckets_shown":       "looks, after a handover, for effects of one type by the partial index of pending rows",
+	"batch_earlier_step3": "of a schema of step 3", "batch_buyers_read_step3": "of a schema of step 3", "snapshot_marks_step3": "of a schema of step 3",
 	"refunds_adopt": "takes the oldest of a partial index that is empty but after an older program",
 }
 

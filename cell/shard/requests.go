@@ -49,13 +49,16 @@ type RequestRow struct {
 	ExpiresAt        time.Time
 }
 
-// LookupRequest reads a request's newest attempt. It never answers ErrNotFound: a request without a
+// LookupRequest reads a request's newest attempt, or the answer that a handover carried here. It never answers ErrNotFound: a request without a
 // row is a row with Found false.
 func (s *Store) LookupRequest(ctx context.Context, campaign ids.CampaignID, sku ids.SKUID, user ids.UserID, request ids.RequestID) (RequestRow, error) {
 	r := RequestRow{Campaign: campaign, SKU: sku, User: user, Request: request}
 	err := r.scan(s.pool.QueryRow(ctx, sql("request_lookup"), campaign, sku, user, request))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return RequestRow{}, ErrNoFence
+	}
+	if err == nil {
+		err = s.readCarried(ctx, s.pool, &r)
 	}
 	return r, translate(err)
 }

@@ -15,6 +15,11 @@ LEFT JOIN cellquota.reservations r ON r.reservation_id = i.reservation_id
 LEFT JOIN cellquota.campaigns c ON c.campaign_id = $1
 LEFT JOIN cellquota.mirrors m ON m.campaign_id = $1 AND m.scope_key = CASE c.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE $2 END;
 
+-- What another cell answered before a handover.
+-- name: carried_lookup
+SELECT reservation_id, quantity, fingerprint, outcome, reason FROM cellquota.carried_requests
+WHERE campaign_id = $1 AND sku_id = $2 AND user_id = $3 AND request_id = $4;
+
 -- name: request_list
 SELECT DISTINCT ON (i.sku_id, i.request_id) i.request_id, i.sku_id, i.quantity, i.reservation_id, i.fingerprint, i.outcome, i.reason,
   i.fence_version, i.build_count, i.admitted_at,

@@ -195,7 +195,17 @@ func (s *Store) CampaignsMark(ctx context.Context) (string, error) {
 
 // Buckets is the table of the buckets this shard owns in a campaign.
 func (s *Store) Buckets(ctx context.Context, campaign ids.CampaignID) (homes.Table, error) {
-	rows, err := s.pool.Query(ctx, sql("buckets_of"), campaign)
+	return s.buckets(ctx, "buckets_of", campaign)
+}
+
+// ShownBuckets is the table that a mirror admits by: Buckets without those that a handover brought and
+// whose buyers' marks have not left the outbox yet. Only a mirror's: the order transaction asks the rows.
+func (s *Store) ShownBuckets(ctx context.Context, campaign ids.CampaignID) (homes.Table, error) {
+	return s.buckets(ctx, "buckets_shown", campaign)
+}
+
+func (s *Store) buckets(ctx context.Context, query string, campaign ids.CampaignID) (homes.Table, error) {
+	rows, err := s.pool.Query(ctx, sql(query), campaign)
 	if err != nil {
 		return homes.Table{}, translate(err)
 	}

@@ -41,3 +41,10 @@ SELECT coalesce(sum(version), 0) || '/' || count(*) FROM cellquota.campaigns;
 
 -- name: buckets_of
 SELECT domain, bucket_from, bucket_to, state FROM cellquota.buckets WHERE campaign_id = $1 ORDER BY domain, bucket_from;
+
+-- What the mirror may admit: buckets that came last are shown when their buyers' marks have left.
+-- name: buckets_shown
+SELECT b.domain, b.bucket_from, b.bucket_to,
+  CASE WHEN b.moved_version > 1 AND b.moved_version = max(b.moved_version) FILTER (WHERE b.state = 'OPEN') OVER () AND EXISTS (SELECT FROM cellquota.outbox o
+    WHERE o.target = 'MIRROR' AND o.state = 'PENDING' AND o.event_type = 'carried' AND o.campaign_id = $1) THEN 'IMPORTING' ELSE b.state END
+FROM cellquota.buckets b WHERE b.campaign_id = $1;

@@ -20,6 +20,7 @@ type MirrorSnapshot struct {
 	MessagesFrom int64
 	Stocks       []MirrorStock
 
+	store           *Store
 	tx              pgx.Tx
 	conn            interface{ Release() }
 	campaign, scope string
@@ -40,7 +41,7 @@ type Mark struct {
 	User        ids.UserID
 	Reservation ids.ReservationID
 	Carried     bool          // by a handover: the reservation lives in another cell
-	Request     ids.RequestID // empty when carried, as the rest
+	Request     ids.RequestID // when carried: of the order there; the states are empty
 	SKU         ids.SKUID
 	Quantity    int32
 	State       reservation.ReservationState
@@ -61,7 +62,7 @@ func (s *Store) MirrorSnapshot(ctx context.Context, campaign ids.CampaignID, sco
 		conn.Release()
 		return nil, translate(err)
 	}
-	snap := &MirrorSnapshot{tx: begun, conn: conn, campaign: string(campaign), scope: scopeKey}
+	snap := &MirrorSnapshot{store: s, tx: begun, conn: conn, campaign: string(campaign), scope: scopeKey}
 	if err := snap.readFacts(ctx); err != nil {
 		snap.Close(ctx)
 		return nil, translate(err)
@@ -71,6 +72,9 @@ func (s *Store) MirrorSnapshot(ctx context.Context, campaign ids.CampaignID, sco
 
 func (m *MirrorSnapshot) readFacts(ctx context.Context) error {
 	if _, err := m.tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = "+snapshotIdle); err != nil {
+		return err
+	}
+	if _, err := m.store.hasCarried(ctx, m.tx); err != nil {
 		return err
 	}
 	err := m.tx.QueryRow(ctx, sql("snapshot_facts"), m.campaign, m.scope).Scan(&m.MessagesFrom, &m.Build.Fence, &m.Build.Count)
@@ -101,7 +105,7 @@ func (m *MirrorSnapshot) Close(ctx context.Context) {
 
 // Marks yields every buyer of the scope, then an error if the reading failed.
 func (m *MirrorSnapshot) Marks(ctx context.Context) iter.Seq2[Mark, error] {
-	return paged(ctx, m, "snapshot_marks", "snapshot_fetch_marks", func(row pgx.CollectableRow) (Mark, error) {
+	return paged(ctx, m, m.store.since4("snapshot_marks", "snapshot_marks_step3"), "snapshot_fetch_marks", func(row pgx.CollectableRow) (Mark, error) {
 		var k Mark
 		var origin string
 		err := row.Scan(&k.User, &k.Reservation, &origin, &k.Request, &k.SKU, &k.Quantity, &k.State, &k.OrderState)

@@ -11,3 +11,6 @@ SELECT coalesce(max(version_id), 0) FROM cellquota.goose_db_version WHERE is_app
 
 -- name: schema_synchronous
 SELECT current_setting('synchronous_standby_names'), current_setting('synchronous_commit');
+
+-- name: carried_known
+SELECT to_regclass('cellquota.carried_requests') IS NOT NULL;

@@ -26,7 +26,7 @@ func FromRow(r shard.RequestRow) *pb.RequestView {
 		v.AdmittedAtMs = r.AdmittedAt.UnixMilli()
 	}
 	v.State, v.Reason = stateOf(r)
-	if r.Order != "" {
+	if r.Order != "" && !r.ExpiresAt.IsZero() { // of a carried one its own cell knows
 		v.ExpiresAtMs = r.ExpiresAt.UnixMilli()
 	}
 	return v

@@ -2,7 +2,8 @@
 //
 // Job: under the role cellquota_fencer, which may call the shard's fence functions and read its
 // tables and write nothing itself, install a cell's first fence row, fence it and bring home the
-// proof, restore it settle-only, activate it.
+// proof, restore it settle-only, activate it; and hand buckets over from one shard to another: close
+// them, export their buyers and answered requests in pages, import the pages, open them.
 //
 // Promise: every verb is idempotent by its fence version and may be repeated after any error. A
 // proof is only returned after its transaction committed and was acknowledged as durable; a commit

@@ -24,12 +24,21 @@ var (
 	ErrTermRefused = errors.New("the shard refuses the term")
 	// ErrWriters: writers held the shard although their backends were ended; try again.
 	ErrWriters = errors.New("writers still hold the shard")
+	// ErrMove: a handover's own words make no sense. A caller's defect.
+	ErrMove = errors.New("no such handover can be")
+	// ErrRouteVersion: these buckets were moved by this route version or a later one.
+	ErrRouteVersion = errors.New("the shard refuses the route version")
+	// ErrBuckets: the buckets are not in the state that the step needs, or a page does not follow the last.
+	ErrBuckets = errors.New("the buckets' state does not allow it")
+	// ErrTwoOrders: one user has orders in two shards (I4 is broken). Never repaired by a retry.
+	ErrTwoOrders = errors.New("one user has orders in two shards")
 )
 
 // byState maps the fence functions' own SQLSTATEs (documented in the migration).
 var byState = map[string]error{
 	"CQ001": ErrVersionRefused, "CQ002": ErrStateRefused, "CQ003": ErrOtherCell, "CQ004": ErrOtherCell,
 	"CQ005": ErrTermRefused, "CQ006": ErrTermRefused, "CQ008": ErrWriters,
+	"CQ010": ErrTwoOrders, "CQ011": ErrRouteVersion, "CQ012": ErrBuckets,
 }
 
 // translate gives a driver's error one of this package's names. committing: the error came from

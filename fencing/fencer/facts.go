@@ -134,7 +134,7 @@ func (f *Fencer) read(ctx context.Context, verb string, run func(pgx.Tx) error) 
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing was written
 	if err := run(tx); err != nil {
-		if errors.Is(err, ErrOtherCell) {
+		if errors.Is(err, ErrOtherCell) || errors.Is(err, ErrBuckets) {
 			return err
 		}
 		return translate(verb, err, false)

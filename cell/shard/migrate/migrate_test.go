@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
@@ -78,8 +79,10 @@ func TestEveryViewOfTheContract(t *testing.T) {
 		"v_buckets":      "campaign_id, domain, bucket_from, bucket_to, state, moved_version",
 		"v_findings":     "finding_id, kind, campaign_id, sku_id, request_id, event_id, reservation_id, order_id, units, age_seconds, state, action",
 		// Beyond the contract, for the control plane.
-		"v_refunds":     "refund_id, order_id, payment_id, amount, currency, part, cause, actor, reason, state, restocked, asks, answer, next_ask_at, requested_at, refunded_at",
-		"v_cell_switch": "paused, version, reason, updated_at",
+		"v_bucket_closings": "campaign_id, domain, bucket_from, bucket_to, route_version, ranges, positions, fence_version, closed_at",
+		"v_bucket_imports":  "campaign_id, domain, bucket_from, bucket_to, route_version, ranges, buyers, requests, complete, started_at, opened_at",
+		"v_refunds":         "refund_id, order_id, payment_id, amount, currency, part, cause, actor, reason, state, restocked, asks, answer, next_ask_at, requested_at, refunded_at",
+		"v_cell_switch":     "paused, version, reason, updated_at",
 	} {
 		if _, err := reader.Exec(ctx, "SELECT "+columns+" FROM cellquota."+view); err != nil {
 			t.Errorf("%s: %v", view, err)
@@ -149,6 +152,9 @@ func TestCheck(t *testing.T) {
 	if migrations.Tolerated(3, 1) || !migrations.Tolerated(3, 2) || migrations.Tolerated(1, 0) {
 		t.Error("tolerance is one step, and never an empty schema")
 	}
+	if !migrations.Tolerated(4, 2) || migrations.Tolerated(4, 1) {
+		t.Error("a rolling upgrade begins on the last release's schema, which is at step 2")
+	}
 	if _, err := migrate.Check(context.Background(), "postgres://nobody@127.0.0.1:1/x?connect_timeout=1"); err == nil {
 		t.Error("an unreachable shard was checked")
 	}
@@ -170,5 +176,29 @@ func TestPasswords(t *testing.T) {
 	var there int
 	if err := db.Conn(t).QueryRow(ctx, "SELECT count(*) FROM pg_roles WHERE rolname = 'cellquota_app'").Scan(&there); err != nil || there != 1 {
 		t.Errorf("%d roles, %v", there, err)
+	}
+}
+
+// TestNobodyButTheFencerMovesBuckets: the cell's role installs what a publish deals, and reads the rest.
+func TestNobodyButTheFencerMovesBuckets(t *testing.T) {
+	ctx := testkit.Deadline(t)
+	db := empty(t)
+	if err := errors.Join(migrate.Up(ctx, db.DSN()), migrate.CreateRoles(ctx, db.DSN(), migrate.Passwords{})); err != nil {
+		t.Fatal(err)
+	}
+	app := db.ConnAs(t, migrate.RoleApp)
+	for _, statement := range []string{
+		"UPDATE cellquota.buckets SET state = 'OPEN'", "DELETE FROM cellquota.buckets", "DELETE FROM cellquota.carried_requests",
+		"UPDATE cellquota.bucket_imports SET buyers_done = true", "INSERT INTO cellquota.bucket_closings SELECT * FROM cellquota.bucket_closings",
+		"SELECT cellquota.close_buckets('c', 'c', '', 0, 1, 2, 1)", "SELECT cellquota.open_buckets('c', 'c', '', 0, 1, 2)",
+		"SELECT cellquota.cut_buckets('c', '', 0, 1)",
+	} {
+		if _, err := app.Exec(ctx, statement); err == nil || !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("%s as the cell's role: %v", statement, err)
+		}
+	}
+	fencer := db.ConnAs(t, migrate.RoleFencer)
+	if _, err := fencer.Exec(ctx, "UPDATE cellquota.buckets SET state = 'OPEN'"); err == nil {
+		t.Error("the fencer's role writes without its functions")
 	}
 }

@@ -1,8 +1,8 @@
 // Package migrations holds the shard's schema as SQL: numbered steps that are only ever added, and
 // the privileges of the three roles.
 //
-// Promise: a step that was released is never changed; a program one step older or newer than the
-// schema keeps working (so a step adds, and what it replaces goes one step later).
+// Promise: a step that was released is never changed; a program runs on a schema one step newer, and
+// on older ones down to the last release's (so a step adds, and what it replaces goes a release later).
 //
 // Neighbours: cell/shard/migrate applies the files, cell/shard compares versions when it opens.
 package migrations
@@ -43,6 +43,12 @@ func Latest() (int64, error) {
 	return latest, nil
 }
 
+// released is the newest step of the last release: its schemas are what a rolling upgrade begins on,
+// however many steps the next release has.
+const released = 2
+
 // Tolerated tells whether a program whose newest step is own runs on a schema at step found: the
-// same, one older or one newer (a rolling upgrade has both).
-func Tolerated(own, found int64) bool { return found >= 1 && found >= own-1 && found <= own+1 }
+// same, an older one down to the last release's (at least one older), or one newer.
+func Tolerated(own, found int64) bool {
+	return found >= 1 && found >= min(own-1, released) && found <= own+1
+}

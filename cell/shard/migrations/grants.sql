@@ -12,9 +12,9 @@ BEGIN
     FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'cellquota' LOOP
       EXECUTE format('REVOKE ALL ON cellquota.%I FROM cellquota_app', t);
       CONTINUE WHEN t LIKE 'goose%';
-      IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts') THEN
+      IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts', 'bucket_closings', 'bucket_imports', 'carried_requests') THEN
         EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
-      ELSIF t = 'ledger' THEN
+      ELSIF t IN ('ledger', 'buckets') THEN
         EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
       ELSE
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON cellquota.%I TO cellquota_app', t);
@@ -34,6 +34,13 @@ BEGIN
     GRANT EXECUTE ON FUNCTION cellquota.now(), cellquota.lock_key(), cellquota.install(text, text), cellquota.raise_term(bigint, text),
       cellquota.fence_cell(text, bigint, text, int), cellquota.fence_proof(bigint), cellquota.restore_cell(text, bigint, text, text, int),
       cellquota.activate_cell(text, bigint, text, int) TO cellquota_fencer;
+    IF to_regclass('cellquota.bucket_imports') IS NOT NULL THEN -- from step 4
+      GRANT EXECUTE ON FUNCTION cellquota.close_buckets(text, text, text, int, int, bigint, int),
+        cellquota.import_buckets(text, text, text, int, int, bigint, jsonb),
+        cellquota.import_buyers(text, text, text, int, int, bigint, text[], text[], boolean, text[], text[], text[], text[], bytea[]),
+        cellquota.import_requests(text, text, text, int, int, bigint, text[], text[], boolean, text[], text[], text[], text[], int[], text[], text[], text[]),
+        cellquota.open_buckets(text, text, text, int, int, bigint) TO cellquota_fencer;
+    END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_reader') THEN
     GRANT USAGE ON SCHEMA cellquota TO cellquota_reader;

@@ -1,0 +1,58 @@
+package shard
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cellquota/cellquota/cell/reservation"
+)
+
+// rowQuerier is the pool or a transaction.
+type rowQuerier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// hasCarried tells whether the schema has what handovers carry. It asks once more at every call until
+// it has (a migration comes while we run): buckets that were handed over must be met with their
+// answers from the first order on.
+func (s *Store) hasCarried(ctx context.Context, q rowQuerier) (bool, error) {
+	if s.carriedKnown.Load() {
+		return true, nil
+	}
+	var known bool
+	if err := q.QueryRow(ctx, sql("carried_known")).Scan(&known); err != nil {
+		return false, err
+	}
+	s.carriedKnown.Store(known)
+	return known, nil
+}
+
+// since4 is a statement's name, or that of its like on a schema of step 3.
+func (s *Store) since4(name, before string) string {
+	if s.carriedKnown.Load() {
+		return name
+	}
+	return before
+}
+
+// readCarried completes a request that this shard has no row of, or only a later rejection of, by the
+// answer that another cell gave before a handover. An order of that cell counts as payable: its cell, which its id names, knows more.
+func (s *Store) readCarried(ctx context.Context, q rowQuerier, r *RequestRow) error {
+	if known, err := s.hasCarried(ctx, q); err != nil || !known || r.Found && r.Outcome != Rejected {
+		return err
+	}
+	err := q.QueryRow(ctx, sql("carried_lookup"), r.Campaign, r.SKU, r.User, r.Request).
+		Scan(&r.Reservation, &r.Quantity, &r.Fingerprint, &r.Outcome, &r.Reason)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if r.Found = true; r.Outcome == Ordered {
+		r.Order, r.OrderState, r.ReservationState = r.Reservation.Order(), reservation.PendingPayment, reservation.Reserved
+	}
+	return nil
+}
