@@ -11,10 +11,10 @@ import (
 
 // Every key of redis that breaks a rule is named, all at once, before anything is dialled.
 func TestRedisOfTheConfiguration(t *testing.T) {
-	base := []string{"--dev", "--cell-id=cell-1", "--instance-group=blue", "--keys-dir=k", "--control-plane-addrs=c:1", "--kafka-brokers=b:1", "--shard-dsn-file=d"}
+	base := []string{"--dev", "--cell-id=cell-1", "--instance-group=blue", "--keys-dir=k", "--control-plane-addrs=c:1", "--kafka-brokers=127.0.0.1:9", "--shard-dsn-file=d"}
 	for name, row := range map[string]struct{ args, keys []string }{
-		"one server":        {[]string{"--redis-addrs=a:1"}, nil},
-		"three sentinels":   {[]string{"--redis-mode=sentinel", "--redis-addrs=a:1,b:1,c:1", "--redis-master-name=m"}, nil},
+		"one server":        {[]string{"--redis-addrs=127.0.0.1:1"}, nil},
+		"three sentinels":   {[]string{"--redis-mode=sentinel", "--redis-addrs=127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "--redis-master-name=m"}, nil},
 		"two standalone":    {[]string{"--redis-addrs=a:1,b:1"}, []string{"redis.addrs"}},
 		"no port, twice":    {[]string{"--redis-mode=cluster", "--redis-addrs=a,b:1,b:1"}, []string{"redis.addrs[0]", "redis.addrs[2]"}},
 		"a long name":       {[]string{"--redis-mode=sentinel", "--redis-addrs=a:1", "--redis-master-name=" + strings.Repeat("m", 129)}, []string{"redis.master_name"}},

@@ -3,6 +3,12 @@
 -- outbox is looked up by as it grows. A program of step 2 runs on this schema: its statements name the
 -- parent, and what is new here is done by triggers.
 
+-- Writers are kept out while this step runs, as a fence keeps them out: none of them holds a table that
+-- is wanted here (a deadlock, found under a sale), and no campaign is installed between the count of the
+-- stock rows and the trigger that follows them (its entries would have no partition for ever).
+SELECT pg_advisory_xact_lock(cellquota.lock_key());
+LOCK TABLE cellquota.stock IN SHARE ROW EXCLUSIVE MODE;
+
 -- ---------------------------------------------------------------------------------------------
 -- Partitions. They lie in a schema of their own, where the cell's role may do nothing: it writes
 -- through the parent only. The name of a partition is its campaign's id.
