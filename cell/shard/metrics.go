@@ -97,7 +97,7 @@ func (m *metrics) settled(r *stepRun) {
 		}
 	}
 	for i := range r.out.refunds {
-		if f := &r.out.refunds[i]; f.state == refundPending {
+		if f := &r.out.refunds[i]; f.state == refundPending && !f.lowered && !f.rest {
 			m.refunds.Inc()
 			if f.cause == RefundAfterClose {
 				m.conflicts.Inc()

@@ -9,7 +9,8 @@ SELECT refund_id, order_id, payment_id, cellquota.amount_text(amount), currency,
 WHERE refund_id = ANY($2::text[]) AND order_id <> ALL($1::text[])
 ORDER BY 2, 1;
 
--- A new one, or the end of one that was asked for. Ended ones are never changed.
+-- A new one, the end of one that was asked for, or less to ask for (the channel gave a part back). Ended ones
+-- are never changed.
 -- name: step_refunds_write
 INSERT INTO cellquota.refunds AS f (refund_id, order_id, payment_id, amount, currency, part, cause, actor, reason, state, restocked,
   next_ask_at, requested_at, refunded_at)
@@ -17,8 +18,10 @@ SELECT refund_id, order_id, payment_id, amount::numeric, currency, part, cause, 
   CASE state WHEN 'PENDING' THEN cellquota.now() END, cellquota.now(), CASE state WHEN 'REFUNDED' THEN cellquota.now() END
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bool[], $7::text[], $8::text[], $9::text[], $10::text[], $11::bool[])
   AS e(refund_id, order_id, payment_id, amount, currency, part, cause, actor, reason, state, restocked)
-ON CONFLICT (refund_id) DO UPDATE SET state = excluded.state, restocked = excluded.restocked, next_ask_at = NULL, refunded_at = excluded.refunded_at
-WHERE f.order_id = excluded.order_id AND f.payment_id = excluded.payment_id AND f.state = 'PENDING' AND excluded.state = 'REFUNDED';
+ON CONFLICT (refund_id) DO UPDATE SET state = excluded.state, amount = excluded.amount, part = excluded.part, restocked = excluded.restocked,
+  next_ask_at = excluded.next_ask_at, refunded_at = excluded.refunded_at
+WHERE f.order_id = excluded.order_id AND f.payment_id = excluded.payment_id AND f.state = 'PENDING'
+  AND (excluded.state = 'REFUNDED' OR excluded.amount < f.amount);
 
 -- name: refunds_kick
 UPDATE cellquota.refunds SET next_ask_at = cellquota.now() WHERE refund_id = ANY($1::text[]) AND state <> 'REFUNDED';
@@ -28,10 +31,13 @@ UPDATE cellquota.refunds SET next_ask_at = cellquota.now() WHERE refund_id = ANY
 SELECT EXISTS (SELECT FROM cellquota.ledger l JOIN unnest($3::text[]) AS e(refund_id) ON l.idempotency_key = 'RESTOCK:' || e.refund_id || ':1'
   WHERE l.campaign_id = $1 AND l.sku_id = $2);
 
--- What an older program left: the payment says that its money goes back, and no row asks for it.
+-- What an older program left: the payment says that its money goes back, and no row asks for it. Why is in
+-- its state, and in the id that a cancelled campaign's sweep derives (refund.CancelledRefundID).
 -- name: refunds_adopt
 INSERT INTO cellquota.refunds (refund_id, order_id, payment_id, amount, currency, cause, reason, state, next_ask_at, requested_at)
-SELECT p.refund_id, p.order_id, p.payment_id, p.amount, p.currency, CASE o.state WHEN 'CLOSED' THEN 'PAID_AFTER_CLOSE' ELSE 'DUPLICATE_PAYMENT' END,
+SELECT p.refund_id, p.order_id, p.payment_id, p.amount, p.currency,
+  CASE WHEN o.state = 'CLOSED' THEN 'PAID_AFTER_CLOSE' WHEN p.state = 'PAID_AFTER_CLOSE' THEN 'DUPLICATE_PAYMENT'
+       WHEN p.refund_id = 'cancel-' || p.order_id THEN 'CAMPAIGN_CANCELLED' ELSE 'REQUESTED' END,
   'found with its payment', 'PENDING', cellquota.now(), p.updated_at
 FROM cellquota.payments p JOIN cellquota.orders o ON o.order_id = p.order_id
 WHERE p.state IN ('PAID_AFTER_CLOSE', 'REFUND_PENDING') AND p.refund_id IS NOT NULL

@@ -58,6 +58,9 @@ type refundRow struct {
 	// restocked: its units returned to sale by the transaction that ended it.
 	restocked bool
 	of        *held
+	// lowered: the row is there, and a part took some of what it asks for. rest: it asks for what a part
+	// under its predecessor's id left. Neither is another wish.
+	lowered, rest bool
 }
 
 // late: the money came when the order could not be paid any more.
@@ -164,17 +167,37 @@ func (r *stepRun) refunded(s *Step, o *held) StepResult {
 		return r.endLeft(o, a, open)
 	}
 	due := o.left(a.id)
-	if open != nil {
-		due = open.amount
-	}
 	switch {
 	case !s.FromChannel, s.Amount == due:
 		return r.endRefund(s, o, a, open, due)
-	case s.Amount.Currency == due.Currency && s.Amount.Tenthousandths < due.Tenthousandths && s.RefundID != "" && known == nil && r.store.keepsRefunds:
-		r.addRefund(o, refundRow{id: s.RefundID, payment: a.id, amount: s.Amount, state: refundRefunded, cause: RefundByChannel, part: true})
-		return StepResult{Order: o.Order, Payment: a.state}
+	case s.Amount.Currency == due.Currency && s.Amount.Tenthousandths < due.Tenthousandths && s.RefundID != "" && r.store.keepsRefunds:
+		return r.part(s, o, a, open, due)
 	}
 	return r.refuseRefunded(s, o)
+}
+
+// part: the channel gave back less than was left. What it gave back is asked for no longer; a refund that
+// went on asking for the whole sum would be refused by the channel for ever.
+func (r *stepRun) part(s *Step, o *held, a *attempt, open *refundRow, due reservation.Money) StepResult {
+	left := due
+	left.Tenthousandths -= s.Amount.Tenthousandths
+	if open != nil && open.id == s.RefundID { // ended as a part: the id is used up at the channel
+		ended, rest := *open, *open
+		ended.amount, ended.state, ended.part = s.Amount, refundRefunded, true
+		rest.id, rest.amount, rest.part, rest.rest = refundID(o.ID, ids.PaymentID("\x00"+open.id)), left, true, true // no payment_id has a NUL
+		rest.ask = Asked{Actor: "cellquota", Reason: "what was left of " + open.id}
+		r.addRefund(o, ended) // before the next one: a payment has one that is open
+		r.requestRefund(o, rest)
+		r.out.pay(o, a.id, o.total, a.state, rest.id)
+		return StepResult{Order: o.Order, Payment: a.state}
+	}
+	r.addRefund(o, refundRow{id: s.RefundID, payment: a.id, amount: s.Amount, state: refundRefunded, cause: RefundByChannel, part: true})
+	if open != nil {
+		lower := *open
+		lower.amount, lower.part, lower.lowered = left, true, true
+		r.requestRefund(o, lower)
+	}
+	return StepResult{Order: o.Order, Payment: a.state}
 }
 
 func (r *stepRun) refuseRefunded(s *Step, o *held) StepResult {
@@ -188,6 +211,7 @@ func (r *stepRun) endRefund(s *Step, o *held, a *attempt, open *refundRow, due r
 	switch {
 	case open != nil:
 		row = *open
+		row.amount, row.part = due, due != o.total
 	case a.state == PaymentPaidAfterClose: // asked for by an older program
 		row.id, row.cause = a.refund, lateCause(o)
 	case a.refund != "":

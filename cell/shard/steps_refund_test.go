@@ -410,3 +410,77 @@ func TestOneRefundIDInOneTransaction(t *testing.T) {
 	}
 	b.invariants()
 }
+
+// TestAPartUnderAnOpenRefund: what the channel sends back in parts is no longer asked for; once nothing is
+// left the payment is REFUNDED. A part under the refund's own id ends it as that part, and the rest is
+// wanted under another one. Neither returns the unit.
+func TestAPartUnderAnOpenRefund(t *testing.T) {
+	part, _ := reservation.ParseMoney("999.00", "CNY")
+	rest, _ := reservation.ParseMoney("4000.00", "CNY")
+	due := func(b *bench) []shard.DueRefund {
+		b.t.Helper()
+		out, err := b.store.ClaimRefunds(b.ctx, 10, shard.RefundPace{First: time.Millisecond, Longest: time.Millisecond})
+		b.must(err)
+		return out
+	}
+	for name, ids := range map[string][2]string{
+		"the channel's ids": {"theirs-1", "theirs-2"}, "its id, then ours": {"theirs-1", "rf-1"}, "our id, then its": {"rf-1", "theirs-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.sell(1, restocks)
+			o := b.paid("u")
+			b.step(wantRefund(o, "rf-1"))
+			told := shard.Step{Kind: shard.StepRefunded, Order: o, Payment: "p", Amount: part, FromChannel: true, RefundID: ids[0]}
+			for range 2 {
+				if r := b.step(told); r.Err != nil || r.Payment != shard.PaymentRefundPending {
+					t.Fatalf("part: %+v", r)
+				}
+			}
+			if d := due(b); len(d) != 1 || d[0].Amount != rest || (d[0].ID == "rf-1") == (ids[0] == "rf-1") {
+				t.Fatalf("asked for after the part: %+v", d)
+			}
+			told.Amount, told.RefundID = rest, ids[1]
+			for range 2 {
+				if r := b.step(told); r.Err != nil || r.Payment != shard.PaymentRefunded {
+					t.Fatalf("the rest: %+v", r)
+				}
+			}
+			if n := one[int](b, "SELECT count(*) FROM cellquota.refunds WHERE state = 'PENDING'"); n != 0 {
+				t.Errorf("%d refunds are open", n)
+			}
+			if sum := one[string](b, "SELECT sum(amount)::text FROM cellquota.refunds"); sum != "4999.0000" {
+				t.Errorf("%s went back", sum)
+			}
+			if s := b.stock(phone); s.Confirmed != 1 || s.Available != 0 {
+				t.Errorf("parts restocked: %+v", s)
+			}
+			b.invariants()
+		})
+	}
+}
+
+// TestAdoptKeepsTheCause: why money goes back is read from what happened, not from the order's state alone.
+func TestAdoptKeepsTheCause(t *testing.T) {
+	b := newBench(t)
+	b.sell(4)
+	asked, swept, twice, late := b.paid("asked"), b.paid("swept"), b.paid("twice"), b.order("late")
+	b.step(wantRefund(asked, "rf-1"))
+	sweep := wantRefund(swept, "cancel-"+string(swept))
+	sweep.Ask.Cause = shard.RefundCancelled
+	b.step(sweep)
+	b.step(shard.Step{Kind: shard.StepSucceeded, Order: twice, Payment: "second", Amount: price, FromChannel: true})
+	b.step(shard.Step{Kind: shard.StepCancel, Order: late, User: "late"})
+	b.step(shard.Step{Kind: shard.StepSucceeded, Order: late, Payment: "late", Amount: price, FromChannel: true})
+	b.exec(b.admin, "DELETE FROM cellquota.refunds")
+	if n, err := b.store.AdoptRefunds(b.ctx, 10); err != nil || n != 4 {
+		t.Fatalf("adopted %d, %v", n, err)
+	}
+	for o, want := range map[ids.OrderID]string{
+		asked: shard.RefundRequested, swept: shard.RefundCancelled, twice: shard.RefundDuplicate, late: shard.RefundAfterClose,
+	} {
+		if got := one[string](b, "SELECT cause FROM cellquota.refunds WHERE order_id = '"+string(o)+"'"); got != want {
+			t.Errorf("adopted as %s, want %s", got, want)
+		}
+	}
+}

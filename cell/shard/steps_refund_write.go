@@ -57,6 +57,9 @@ func (r *stepRun) refundEvents() []outRow {
 	out := make([]outRow, 0, len(r.out.refunds))
 	for i := range r.out.refunds {
 		f := &r.out.refunds[i]
+		if f.lowered {
+			continue // its completion tells the sum
+		}
 		o := f.of
 		amount := &cellquotav1.Money{Amount: f.amount.Amount(), Currency: f.amount.Currency}
 		row := outRow{target: targetEvents, aggregate: "refund/" + f.id, campaign: o.Campaign, sku: o.SKU}
