@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -136,22 +137,31 @@ func (l *Loop) close(ctx context.Context, asks int, take func() ([]shard.StepRes
 				l.delay.Observe(max(0, closed[i].DueFor.Seconds()))
 			}
 		}
-		open = onePerOrder(open)
 		if err := l.ask(ctx, open); err != nil {
 			return err
 		}
 		if len(open) > 0 {
 			asks--
 		}
-		if asks == 0 || len(closed)+len(open) < l.cfg.Batch {
+		if asks == 0 || len(closed)+orders(open) < l.cfg.Batch {
 			return nil
 		}
 	}
 	return nil
 }
 
-// ask puts the question about open attempts, one per order, and applies the answers; an order's other
-// attempts have their turn in the next round.
+// orders counts the orders of attempts, which stand beside each other.
+func orders(open []shard.OpenAttempt) int {
+	n := 0
+	for i := range open {
+		if i == 0 || open[i].Order != open[i-1].Order {
+			n++
+		}
+	}
+	return n
+}
+
+// ask puts the questions about open attempts and applies the answers, one of each order at a time.
 func (l *Loop) ask(ctx context.Context, open []shard.OpenAttempt) error {
 	if len(open) == 0 {
 		return nil
@@ -169,6 +179,37 @@ func (l *Loop) ask(ctx context.Context, open []shard.OpenAttempt) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	for _, wave := range waves(steps) {
+		if err := l.apply(ctx, wave); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waves deals the answers so that each has an order once, the ones that decide before those that do not:
+// silence about one attempt sends no order to a person that another attempt has paid.
+func waves(steps []shard.Step) [][]shard.Step {
+	sorted := slices.Clone(steps)
+	slices.SortStableFunc(sorted, func(a, b shard.Step) int { return weight(a.Kind) - weight(b.Kind) })
+	var out [][]shard.Step
+	turn := map[ids.OrderID]int{}
+	for _, s := range sorted {
+		n := turn[s.Order]
+		turn[s.Order]++
+		if n == len(out) {
+			out = append(out, nil)
+		}
+		out[n] = append(out[n], s)
+	}
+	return out
+}
+
+func weight(kind shard.StepKind) int {
+	return slices.Index([]shard.StepKind{shard.StepSucceeded, shard.StepFailed, shard.StepPending, shard.StepSilent}, kind)
+}
+
+func (l *Loop) apply(ctx context.Context, steps []shard.Step) error {
 	results, err := l.store.StepOrders(ctx, l.cfg.Waits.Attempt, steps)
 	if err != nil {
 		return err
@@ -180,18 +221,6 @@ func (l *Loop) ask(ctx context.Context, open []shard.OpenAttempt) error {
 		}
 	}
 	return nil
-}
-
-func onePerOrder(open []shard.OpenAttempt) []shard.OpenAttempt {
-	seen := map[ids.OrderID]bool{}
-	var out []shard.OpenAttempt
-	for _, a := range open {
-		if !seen[a.Order] {
-			seen[a.Order] = true
-			out = append(out, a)
-		}
-	}
-	return out
 }
 
 // inquire turns an answer into a step. None means that nobody paid by this attempt: it has failed.

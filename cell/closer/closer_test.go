@@ -309,3 +309,55 @@ func TestASilentChannelHoldsUpOneBatch(t *testing.T) {
 		}
 	}
 }
+
+// TestEachOpenAttemptIsAsked: one that stays UNKNOWN keeps none of its order's others from being asked
+// about, however many there are, and silence is for a person only after each was.
+func TestEachOpenAttemptIsAsked(t *testing.T) {
+	b := newBench(t, 2)
+	for i, attempts := range []int{6, 6} {
+		for n := range attempts {
+			res, err := b.Store.StepOrders(b.Ctx, 10*time.Second, []shard.Step{{
+				Kind: shard.StepStart, Order: b.order[i], User: ids.UserID(fmt.Sprint("u", i)), Payment: ids.PaymentID(fmt.Sprint("o", i, "p", n)),
+			}})
+			b.Must(err)
+			b.Must(res[0].Err)
+			b.Advance(time.Millisecond)
+		}
+	}
+	channel := &counting{silent: silent{"o0p5": {Status: provider.Succeeded, Amount: shardtest.Price}}, of: map[ids.PaymentID]int{}}
+	l, _ := b.loop(b.Store, channel, clock.System())
+	b.Advance(90 * time.Second) // beyond the grace of every attempt: the first silence could be for a person
+	b.Must(b.Store.Heartbeat(b.Ctx))
+	b.Must(l.Round(b.Ctx))
+	if n := b.Count("reservations WHERE state = 'MANUAL_REVIEW'"); n != 0 {
+		t.Errorf("%d in review, with attempts that nobody asked about", n)
+	}
+	b.Advance(2 * time.Second)
+	b.Must(l.Round(b.Ctx))
+	for state, want := range map[string]int{"CONFIRMED": 1, "MANUAL_REVIEW": 1} {
+		if n := b.Count("reservations WHERE state = '" + state + "'"); n != want {
+			t.Errorf("%d are %s, want %d", n, state, want)
+		}
+	}
+	for i := range 2 {
+		for n := range 6 {
+			if p := ids.PaymentID(fmt.Sprint("o", i, "p", n)); channel.of[p] == 0 {
+				t.Errorf("%s was never asked about", p)
+			}
+		}
+	}
+}
+
+// counting is a channel that counts its questions.
+type counting struct {
+	silent
+	mu sync.Mutex
+	of map[ids.PaymentID]int
+}
+
+func (c *counting) Inquire(ctx context.Context, o ids.OrderID, p ids.PaymentID) (provider.Answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of[p]++
+	return c.silent.Inquire(ctx, o, p)
+}

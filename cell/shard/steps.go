@@ -76,6 +76,10 @@ const maxSteps = 500
 // reask is how long an order that is due waits before its open attempt is asked about again.
 const reask = time.Second
 
+// maxAskedOfOne bounds the attempts of one order that a call names: the longest unasked come first, so that
+// one that stays UNKNOWN keeps no other from being asked about.
+const maxAskedOfOne = 4
+
 // maxAsked bounds the orders of cancelled campaigns that one call names open attempts of: their asker
 // has due orders to close as well, and a channel that is silent takes its time for each.
 const maxAsked = 40
@@ -131,7 +135,7 @@ type OpenAttempt struct {
 	Order     ids.OrderID
 	Payment   ids.PaymentID
 	Amount    reservation.Money
-	PastGrace bool // asked long enough: silence now means MANUAL_REVIEW
+	PastGrace bool // each of the order's was asked long enough: silence of all now means MANUAL_REVIEW
 }
 
 // CloseWaits are the waits of the closer.
@@ -142,7 +146,7 @@ type CloseWaits struct {
 }
 
 // CloseDue closes up to limit due orders without an open attempt, and names the open attempts of the
-// others, which it leaves as they are.
+// others, up to four of each, the longest unasked first; it leaves them as they are.
 func (s *Store) CloseDue(ctx context.Context, limit int, waits CloseWaits) (closed []StepResult, open []OpenAttempt, err error) {
 	return s.closeThose(ctx, "close_due", waits, func(ctx context.Context, r *stepRun) error {
 		return r.lockDue(ctx, min(limit, maxSteps), waits)
@@ -198,6 +202,7 @@ type attempt struct {
 	id     ids.PaymentID
 	state  PaymentState
 	refund string
+	told   time.Time // when something was last heard, or asked, of it
 }
 
 // held is an order under the lock, with its attempts.
@@ -234,12 +239,23 @@ func (o *held) countOpen() int {
 	return n
 }
 
+// openAttempts names the open attempts to be asked about now. Silence is for a person only once each of
+// them, the others too, was asked about beyond the grace.
 func (o *held) openAttempts() []OpenAttempt {
-	var out []OpenAttempt
+	var open []attempt
 	for _, a := range o.attempts {
 		if a.state.open() {
-			out = append(out, OpenAttempt{Order: o.ID, Payment: a.id, Amount: o.total, PastGrace: !o.now.Before(o.graceEnds)})
+			open = append(open, a)
 		}
+	}
+	slices.SortStableFunc(open, func(a, b attempt) int { return a.told.Compare(b.told) })
+	pastGrace := !o.now.Before(o.graceEnds)
+	for _, a := range open[min(maxAskedOfOne, len(open)):] {
+		pastGrace = pastGrace && !a.told.Before(o.graceEnds)
+	}
+	var out []OpenAttempt
+	for _, a := range open[:min(maxAskedOfOne, len(open))] {
+		out = append(out, OpenAttempt{Order: o.ID, Payment: a.id, Amount: o.total, PastGrace: pastGrace})
 	}
 	return out
 }
@@ -336,7 +352,7 @@ func (r *stepRun) collect(res pgx.BatchResults) error {
 	}
 	var order ids.OrderID
 	var a attempt
-	if err := eachRow(res, []any{&order, &a.id, &a.state, &a.refund}, func() error {
+	if err := eachRow(res, []any{&order, &a.id, &a.state, &a.refund, &a.told}, func() error {
 		if o := r.orders[order]; o != nil {
 			o.attempts = append(o.attempts, a)
 		}

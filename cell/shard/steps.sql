@@ -48,7 +48,7 @@ FROM cellquota.orders o JOIN cellquota.reservations r ON r.reservation_id = o.re
 WHERE o.order_id = ANY($1::text[]) ORDER BY o.order_id;
 
 -- name: step_payments
-SELECT order_id, payment_id, state, coalesce(refund_id, '') FROM cellquota.payments WHERE order_id = ANY($1::text[]) ORDER BY order_id, created_at, payment_id;
+SELECT order_id, payment_id, state, coalesce(refund_id, ''), updated_at FROM cellquota.payments WHERE order_id = ANY($1::text[]) ORDER BY order_id, created_at, payment_id;
 
 -- name: step_payments_write
 INSERT INTO cellquota.payments AS p (order_id, payment_id, amount, currency, state, refund_id, created_at, updated_at)
