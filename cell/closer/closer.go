@@ -36,7 +36,7 @@ type Config struct {
 
 const (
 	maxRounds   = 50 // transactions in one round, so that heartbeat and shutdown get their turn
-	inquiries   = 8  // at once
+	inquiries   = 64 // at once: all of a chunk's, four of each order
 	askTimeout  = 3 * time.Second
 	retryFactor = 5 // rounds that are skipped while the shard is away
 )
@@ -50,6 +50,7 @@ type Loop struct {
 	log     *slog.Logger
 	delay   prometheus.Histogram
 	asked   *prometheus.CounterVec
+	asker   *asker
 }
 
 // New makes a loop.
@@ -64,7 +65,7 @@ func New(store Store, channel provider.Provider, cfg Config, clk clock.Clock, lo
 		cfg.Cancelled = func() []ids.CampaignID { return nil }
 	}
 	l := &Loop{
-		store: store, channel: channel, cfg: cfg, clock: clk, log: log,
+		store: store, channel: channel, cfg: cfg, clock: clk, log: log, asker: newAsker(),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: telemetry.Namespace, Name: "release_delay_seconds", Buckets: telemetry.DurationBuckets,
 			Help: "Time between an order's being due and its units' return to the shard.",
@@ -79,15 +80,23 @@ func New(store Store, channel provider.Provider, cfg Config, clk clock.Clock, lo
 	return l, errors.Join(reg.Register(l.delay), reg.Register(l.asked))
 }
 
-// Run works in rounds until ctx ends. A round that fails is logged, and the next one comes later.
+// Run works in rounds until ctx ends. A round that fails is logged, and the next one comes later. The
+// payment channel is asked beside the rounds.
 func (l *Loop) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.answers(ctx) })
+	g.Go(func() error { return l.rounds(ctx) })
+	return g.Wait()
+}
+
+func (l *Loop) rounds(ctx context.Context) error {
 	pause := l.cfg.Interval
 	for {
 		if err := l.clock.Sleep(ctx, pause); err != nil {
 			return err
 		}
 		pause = l.cfg.Interval
-		if err := l.Round(ctx); err != nil && ctx.Err() == nil {
+		if err := l.round(ctx, func(_ context.Context, open []shard.OpenAttempt) error { l.asker.offer(open); return nil }); err != nil && ctx.Err() == nil {
 			pause = retryFactor * l.cfg.Interval
 			l.log.Log(ctx, level(err), "closing did not finish a round", telemetry.Event, "closer_round_failed", telemetry.Error, err,
 				telemetry.Retryable, shard.SafeToRetry(err))
@@ -103,12 +112,15 @@ func level(err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// Round does one round: everything that is due now, within its bounds.
-func (l *Loop) Round(ctx context.Context) error {
+// Round does one round: everything that is due now, within its bounds. It waits for the channel's answers.
+func (l *Loop) Round(ctx context.Context) error { return l.round(ctx, l.ask) }
+
+// round gives the open attempts that it meets to ask.
+func (l *Loop) round(ctx context.Context, ask func(context.Context, []shard.OpenAttempt) error) error {
 	if err := l.store.Heartbeat(ctx); err != nil {
 		return err
 	}
-	if err := l.close(ctx, maxRounds, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
+	if err := l.close(ctx, maxRounds, ask, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
 		return l.store.CloseDue(ctx, l.cfg.Batch, l.cfg.Waits)
 	}); err != nil {
 		return err
@@ -119,14 +131,16 @@ func (l *Loop) Round(ctx context.Context) error {
 	}
 	// Only until the first batch that asks: these are not postponed by it, and while a channel is silent
 	// the due orders of all others would wait.
-	return l.close(ctx, 1, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
+	return l.close(ctx, 1, ask, func() ([]shard.StepResult, []shard.OpenAttempt, error) {
 		return l.store.CloseCancelled(ctx, cancelled, l.cfg.Batch, l.cfg.Waits)
 	})
 }
 
 // close takes batch after batch until one is not full, or asks batches had questions. Orders that were
 // asked about take a place in their batch, and are not due again at once.
-func (l *Loop) close(ctx context.Context, asks int, take func() ([]shard.StepResult, []shard.OpenAttempt, error)) error {
+func (l *Loop) close(ctx context.Context, asks int, ask func(context.Context, []shard.OpenAttempt) error,
+	take func() ([]shard.StepResult, []shard.OpenAttempt, error),
+) error {
 	for range maxRounds {
 		closed, open, err := take()
 		if err != nil {
@@ -137,7 +151,7 @@ func (l *Loop) close(ctx context.Context, asks int, take func() ([]shard.StepRes
 				l.delay.Observe(max(0, closed[i].DueFor.Seconds()))
 			}
 		}
-		if err := l.ask(ctx, open); err != nil {
+		if err := ask(ctx, open); err != nil {
 			return err
 		}
 		if len(open) > 0 {

@@ -162,8 +162,9 @@ func TestTheChannelIsAsked(t *testing.T) {
 		return s
 	}
 	b.Advance(5 * time.Second)
-	b.Must(l.Round(b.Ctx)) // asks
-	b.Must(l.Round(b.Ctx)) // closes those whose attempts ended
+	b.Must(l.Round(b.Ctx))     // asks
+	b.Advance(5 * time.Second) // a mismatch changes no order: it is due again when its asker's time is over
+	b.Must(l.Round(b.Ctx))     // closes those whose attempts ended
 	for i, want := range []string{"PAID/CONFIRMED", "CLOSED/RELEASED", "CLOSED/RELEASED", "CLOSED/RELEASED", "PENDING_PAYMENT/RESERVED"} {
 		if got := state(i); got != want {
 			t.Errorf("order %d is %s, want %s", i, got, want)
@@ -360,4 +361,54 @@ func (c *counting) Inquire(ctx context.Context, o ids.OrderID, p ids.PaymentID) 
 	defer c.mu.Unlock()
 	c.of[p]++
 	return c.silent.Inquire(ctx, o, p)
+}
+
+// hanging is a channel that says nothing until the question is given up.
+type hanging struct {
+	silent
+	asked chan struct{}
+}
+
+func (h *hanging) Inquire(ctx context.Context, _ ids.OrderID, _ ids.PaymentID) (provider.Answer, error) {
+	select {
+	case h.asked <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return provider.Answer{}, ctx.Err()
+}
+
+// TestASilentChannelDelaysNoClosing: while questions about many attempts hang, orders that become due and
+// have no attempt are closed within a moment, however small the batch.
+func TestASilentChannelDelaysNoClosing(t *testing.T) {
+	b := newBench(t, 50)
+	for i := range 40 {
+		res, err := b.Store.StepOrders(b.Ctx, 10*time.Second, []shard.Step{{Kind: shard.StepStart, Order: b.order[i], User: ids.UserID(fmt.Sprint("u", i)), Payment: "p"}})
+		b.Must(err)
+		b.Must(res[0].Err)
+	}
+	free := make([]string, 0, 10)
+	for _, o := range b.order[40:] {
+		free = append(free, string(o))
+	}
+	_, err := b.Admin.Exec(b.Ctx, "UPDATE cellquota.orders SET expires_at = expires_at + interval '30 seconds', close_after = close_after + interval '30 seconds' WHERE order_id = ANY($1)", free)
+	b.Must(err)
+	channel := &hanging{asked: make(chan struct{}, 1)}
+	l, err := closer.New(b.Store, channel, closer.Config{Interval: 10 * time.Millisecond, Batch: 10, Waits: shard.CloseWaits{Attempt: 10 * time.Second}}, clock.System(), slog.New(slog.DiscardHandler), nil)
+	b.Must(err)
+	ctx, cancel := context.WithCancel(b.Ctx)
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	b.Advance(75 * time.Second)
+	<-channel.asked
+	b.Advance(20 * time.Second)
+	begin := clock.System().Now()
+	testkit.Eventually(t, 2*time.Second, func() error {
+		if n := b.Count("orders WHERE state = 'CLOSED'"); n != 10 {
+			return fmt.Errorf("%d of 10 are closed", n)
+		}
+		return nil
+	})
+	t.Logf("closed %s after they were due", clock.System().Now().Sub(begin))
 }

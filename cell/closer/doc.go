@@ -15,6 +15,12 @@
 // round, so that a silent channel holds up nobody else's due orders: orders without an open attempt come
 // first, the others in turn.
 //
+// Run asks beside its rounds (asker.go): up to 16 orders at a time, up to four attempts of each, the longest
+// unasked first; 16 such chunks wait, and what finds no place is named again by the shard. An order that was
+// named is not due again for five seconds. So a silent channel delays no closing of an order without an
+// attempt. Of an order's answers those that decide are applied first, and silence is for a person only once
+// each open attempt was asked about beyond the grace. Round, for tests, waits for the answers.
+//
 // # Neighbours
 //
 // cell/shard locks, decides with cell/reservation's table and writes; cell/payment/provider answers;

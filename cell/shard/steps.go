@@ -76,6 +76,9 @@ const maxSteps = 500
 // reask is how long an order that is due waits before its open attempt is asked about again.
 const reask = time.Second
 
+// askLease is how long a due order that was named to an asker is left to it.
+const askLease = 5 * time.Second
+
 // maxAskedOfOne bounds the attempts of one order that a call names: the longest unasked come first, so that
 // one that stays UNKNOWN keeps no other from being asked about.
 const maxAskedOfOne = 4
@@ -146,10 +149,14 @@ type CloseWaits struct {
 }
 
 // CloseDue closes up to limit due orders without an open attempt, and names the open attempts of the
-// others, up to four of each, the longest unasked first; it leaves them as they are.
+// others, up to four of each, the longest unasked first. Those orders are not due again for five seconds,
+// within which their asker tells what it heard: they take no due order's place meanwhile.
 func (s *Store) CloseDue(ctx context.Context, limit int, waits CloseWaits) (closed []StepResult, open []OpenAttempt, err error) {
 	return s.closeThose(ctx, "close_due", waits, func(ctx context.Context, r *stepRun) error {
-		return r.lockDue(ctx, min(limit, maxSteps), waits)
+		if err := r.lockDue(ctx, min(limit, maxSteps), waits); err != nil {
+			return err
+		}
+		return r.lease(ctx)
 	}, (*stepRun).expire)
 }
 
@@ -303,6 +310,24 @@ func (r *stepRun) lockDue(ctx context.Context, limit int, waits CloseWaits) erro
 		return err
 	}
 	return r.read(ctx, due)
+}
+
+// lease leaves the orders with an open attempt to their asker. Their version stays: nothing happened to them.
+func (r *stepRun) lease(ctx context.Context) error {
+	var asked []string
+	for _, o := range r.inOrder {
+		if o.countOpen() > 0 {
+			asked = append(asked, string(o.ID))
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	tag, err := r.tx.Exec(ctx, sql("step_lease"), asked, askLease.Seconds())
+	if err != nil {
+		return err
+	}
+	return exactly("leases", tag.RowsAffected(), len(asked))
 }
 
 func (r *stepRun) lockCancelled(ctx context.Context, campaigns []ids.CampaignID, limit int, waits CloseWaits) error {

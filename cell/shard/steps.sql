@@ -14,6 +14,10 @@ WHERE o.state = 'PENDING_PAYMENT' AND o.close_after <= (SELECT cellquota.now()) 
                   AND f.at + make_interval(secs => $4::float8) > cellquota.now())
 ORDER BY o.close_after LIMIT $1 FOR UPDATE OF o SKIP LOCKED;
 
+-- name: step_lease
+UPDATE cellquota.orders SET close_after = cellquota.now() + make_interval(secs => $2::float8)
+WHERE order_id = ANY($1::text[]) AND state NOT IN ('PAID', 'CLOSED');
+
 -- Unpaid orders of cancelled campaigns, whatever their time: first those without an open attempt, and in
 -- the places that are left at most $7 with one, the longest unasked first, a second at least after it was
 -- last looked at. One in review waits for a person.
