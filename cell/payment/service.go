@@ -169,6 +169,7 @@ func (s *Service) Callback(ctx context.Context, c Callback) (Outcome, error) {
 
 // do queues a step and waits for its result.
 func (s *Service) do(ctx context.Context, step shard.Step) (shard.StepResult, error) {
+	step.Traceparent = telemetry.Traceparent(ctx)
 	c := &call{step: step, answer: make(chan answer, 1)}
 	select {
 	case s.queue <- c:

@@ -41,6 +41,9 @@ type Step struct {
 	// FromChannel: Amount is what a signed callback said and must fit. The closer's own inquiries
 	// carry none.
 	FromChannel bool
+	// Traceparent is the W3C context of the call that brought the step, or "": the outbox rows that the step
+	// leaves carry it.
+	Traceparent string
 }
 
 // Refusals that are recorded and answered, beside those of package reservation.
@@ -272,6 +275,7 @@ type stepRun struct {
 	store   *Store
 	tx      tx
 	grace   time.Duration
+	trace   map[ids.OrderID]string // of the step on it
 	orders  map[ids.OrderID]*held
 	inOrder []*held
 	// refundIDs of the steps, and whose each refund is: of the orders held, of others that have one of
@@ -282,13 +286,14 @@ type stepRun struct {
 }
 
 func newStepRun(s *Store, t tx, grace time.Duration) *stepRun {
-	return &stepRun{store: s, tx: t, grace: grace, orders: map[ids.OrderID]*held{}, refundOf: map[string]ids.OrderID{}}
+	return &stepRun{store: s, tx: t, grace: grace, trace: map[ids.OrderID]string{}, orders: map[ids.OrderID]*held{}, refundOf: map[string]ids.OrderID{}}
 }
 
 func (r *stepRun) lock(ctx context.Context, steps []Step) error {
 	wanted := make([]string, len(steps))
 	for i := range steps {
 		wanted[i] = string(steps[i].Order)
+		r.trace[steps[i].Order] = steps[i].Traceparent
 		if steps[i].RefundID != "" {
 			r.refundIDs = append(r.refundIDs, steps[i].RefundID)
 		}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/cellquota/cellquota/cell/reservation"
+	"github.com/cellquota/cellquota/internal/ids"
 	eventsv1 "github.com/cellquota/cellquota/proto/cellquota/events/v1"
 	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -22,21 +23,27 @@ func (r *stepRun) effects(m moves, versions map[skuKey]int64) []outRow {
 		if c.State == c.was.State && c.ReservationState == c.was.ReservationState {
 			continue // postponed or recalled: nothing that a user or the mirror would see
 		}
-		out = append(out, c.mirrorRow(at[string(c.Reservation)]))
+		out = append(out, r.traced(c.ID, c.mirrorRow(at[string(c.Reservation)])))
 		if c.State != c.was.State {
-			out = append(out, c.eventRow())
+			out = append(out, r.traced(c.ID, c.eventRow()))
 		}
 	}
 	for _, x := range r.out.restocks {
-		out = append(out, outRow{
+		out = append(out, r.traced(x.ID, outRow{
 			target: targetMirror, aggregate: "stock/" + string(x.Campaign) + "/" + string(x.SKU), eventType: "restock", campaign: x.Campaign, sku: x.SKU,
 			payload: &eventsv1.MirrorEffect{
 				EffectId: "restock-" + x.refund, CampaignId: string(x.Campaign), SkuId: string(x.SKU),
 				StockDelta: x.Quantity, StockVersion: at[x.refund], AggregateVersion: at[x.refund],
 			},
-		})
+		}))
 	}
 	return out
+}
+
+// traced gives a row the context of the step that leaves it.
+func (r *stepRun) traced(order ids.OrderID, row outRow) outRow {
+	row.traceparent = r.trace[order]
+	return row
 }
 
 // mirrorRow shows the change to whoever asks the mirror, and gives a closed order's units back to it.

@@ -55,6 +55,13 @@ func EndSpan(span trace.Span, err error) {
 	span.End()
 }
 
+// Traceparent is ctx's W3C context, for what is done or told later than ctx lives; "" without one.
+func Traceparent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier["traceparent"]
+}
+
 func nextSampled(from, size int, traceparent func(i int) string) int {
 	for i := from; i < size; i++ {
 		if sampled(traceparent(i)) {
