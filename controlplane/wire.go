@@ -264,6 +264,7 @@ func (p *parts) drivers() planner.ByKind {
 		core.OperationFence:     fences,
 		core.OperationReclaim:   fences,
 		core.OperationRestore:   fences,
+		core.OperationWriteOff:  fences,
 		core.OperationCancel:    p.settle,
 		core.OperationDelete:    deletion.Driver{Store: p.store, View: p.view},
 		core.OperationTransfer:  quota.Transfers{Deps: moves},
@@ -326,7 +327,7 @@ func (p *parts) register(server *grpc.Server) error {
 	}
 	pb.RegisterCellAdminServiceServer(server, cells)
 	pb.RegisterRecoveryServiceServer(server, &api.Recovery{Orders: &recovery.Orders{Intent: p.intent, Driver: p.recovery}})
-	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer}})
+	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer, Intent: p.intent}})
 	pb.RegisterReportServiceServer(server, reports)
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle, Preflight: preflight.Preflight{
 		Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes,

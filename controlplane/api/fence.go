@@ -6,6 +6,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
+	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -40,13 +41,20 @@ func (h *Fences) FenceCell(ctx context.Context, req *pb.FenceCellRequest) (*pb.F
 	return out, err
 }
 
-// ReclaimCell books what the proof of a fenced cell names, or previews it.
+// ReclaimCell books what the proof of a fenced cell names, or previews it. With
+// write_off it gives the cell up.
 func (h *Fences) ReclaimCell(ctx context.Context, req *pb.ReclaimCellRequest) (*pb.ReclaimCellResponse, error) {
 	var f fields
 	cell, id := f.cell(req.GetCellId()), f.order(req.GetOperationId(), req.GetValidateOnly())
 	reason := f.reason(req.GetReason(), true)
+	if req.GetWriteOff() && req.GetTopUp() {
+		f.add("top_up", "must not be set with write_off: what is written off is never given to anyone")
+	}
 	if err := f.err(); err != nil {
 		return nil, err
+	}
+	if req.GetWriteOff() {
+		return h.writeOff(ctx, cell, id, reason, req)
 	}
 	out := &pb.ReclaimCellResponse{OperationId: req.GetOperationId()}
 	if req.GetValidateOnly() {
@@ -60,6 +68,21 @@ func (h *Fences) ReclaimCell(ctx context.Context, req *pb.ReclaimCellRequest) (*
 	}
 	out.Operation = convert.Operation(op)
 	return out, nil
+}
+
+func (h *Fences) writeOff(ctx context.Context, cell ids.CellID, id, reason string, req *pb.ReclaimCellRequest) (*pb.ReclaimCellResponse, error) {
+	op, err := h.Orders.WriteOff(ctx, caller(ctx), cell, id, reason, req.GetValidateOnly())
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ReclaimCellResponse{OperationId: req.GetOperationId()}
+	if !req.GetValidateOnly() {
+		out.Operation = convert.Operation(op)
+		return out, nil
+	}
+	units, err := h.Orders.PreviewWriteOff(ctx, cell)
+	out.WrittenOff = skuUnits(units)
+	return out, err
 }
 
 // RestoreCell gives a fenced cell's shard the next version.

@@ -292,7 +292,9 @@ func (p *plant) open() {
 	server := transport.NewServer(transport.ServerOptions{
 		Log: slog.New(slog.DiscardHandler), Dev: true, Authorizer: access.Authorize, Authenticator: transport.FirstOf(operators.Authenticate, transport.DevWorkloads()),
 	})
-	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: reclaim.Files{}}})
+	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{
+		Store: p.store, View: p.view, Shards: reclaim.Files{}, Intent: &intent.Service{Store: p.store, View: p.view, Clock: clock.System(), ApprovalTTL: time.Hour},
+	}})
 	pb.RegisterReportServiceServer(server, reports)
 	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
 	kept := archive.Directory{Dir: p.t.TempDir()}

@@ -76,6 +76,7 @@ func Kinds() []rpcstatus.Kind {
 		{Err: fencing.ErrHealthy, Code: codes.FailedPrecondition, Reason: "CELL_HEALTHY"},
 		{Err: fencing.ErrLastLiveCell, Code: codes.FailedPrecondition, Reason: "LAST_LIVE_CELL"},
 		{Err: fencing.ErrNotFenced, Code: codes.FailedPrecondition, Reason: "CELL_NOT_FENCED"},
+		{Err: fencing.ErrFenceFirst, Code: codes.FailedPrecondition, Reason: "FENCE_FIRST"},
 		{Err: fencing.ErrNotProven, Code: codes.FailedPrecondition, Reason: "FENCE_NOT_PROVEN"},
 		{Err: fencing.ErrFenced, Code: codes.FailedPrecondition, Reason: "CELL_FENCED"},
 		{Err: fencing.ErrRestoring, Code: codes.FailedPrecondition, Reason: "CELL_RESTORING"},

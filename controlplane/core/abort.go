@@ -9,6 +9,7 @@ var abortRules = map[string]string{
 	OperationFence:     "a fence ends by proof or write-off only",
 	OperationReclaim:   "what it began must be finished",
 	OperationRestore:   "what it began must be finished",
+	OperationWriteOff:  "it was approved; what it began must be finished",
 	OperationCancel:    "it was approved; what it began must be finished",
 	OperationSetLimit:  "its limit target stands in the book; raise the limit to end it",
 	OperationTransfer:  "its return was proposed to the giver; what it began must be finished",

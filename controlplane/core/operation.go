@@ -14,6 +14,8 @@ const (
 	OperationFence   = "fence-cell"
 	OperationReclaim = "reclaim-cell"
 	OperationRestore = "restore-cell"
+	// OperationWriteOff gives up a cell whose shard is gone for good.
+	OperationWriteOff = "write-off-cell"
 	// OperationRecover takes the books from the shards after etcd lost its past.
 	OperationRecover   = "recover-store"
 	OperationPublish   = "publish-campaign"

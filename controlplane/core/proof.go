@@ -37,13 +37,23 @@ type Proof struct {
 	Positions   []Position
 	// ShardIdentity is PostgreSQL's system identifier and timeline, "ID/TIMELINE".
 	ShardIdentity string
-	FencedAt      time.Time // by the shard's clock
+	FencedAt      time.Time // by the shard's clock; of an attested loss by the control plane's
+	// Attestation is whose word an ATTESTED_LOSS is; empty for a STORE_FENCE.
+	Attestation Attestation
 	// Parts is how many parts the rows of this proof stand in; 0: here. Part is which
 	// of them this is, from 1; 0: none. Parts and their proof name the same Set.
 	Parts, Part int
 	Set         string
 	// ModRevision is etcd's; 0: not stored.
 	ModRevision int64
+}
+
+// Attestation is the word of two people that a shard is gone for good: who asked for
+// the write-off and why, and who approved it, why and when.
+type Attestation struct {
+	Reason, Operator         string
+	Approver, ApprovalReason string
+	ApprovedAt               time.Time
 }
 
 // SettledAdjustments sums up the adjustments of one SKU that the shard applied and
@@ -89,6 +99,9 @@ func ProofID(cell ids.CellID, fenceVersion int64) string {
 func (p Proof) Check() error {
 	if p.Cell == "" || p.FenceVersion < 1 || p.Evidence < EvidenceStoreFence || p.Evidence > EvidenceAttestedLoss {
 		return broken("proof of cell %q at fence version %d with evidence %s", p.Cell, p.FenceVersion, p.Evidence)
+	}
+	if who := p.Attestation; p.Evidence == EvidenceAttestedLoss && (who.Reason == "" || who.Operator == "" || who.Approver == "" || who.Operator == who.Approver) {
+		return broken("proof of cell %q at fence version %d: attested by %q, approved by %q, for %q", p.Cell, p.FenceVersion, who.Operator, who.Approver, who.Reason)
 	}
 	for _, s := range p.Stocks {
 		if s.Granted.Int64() != s.Available.Int64()+s.Reserved.Int64()+s.Confirmed.Int64() {

@@ -81,27 +81,61 @@ func (c *cli) cellReclaim() *cobra.Command {
 	var noWait bool
 	cmd := &cobra.Command{
 		Use: "reclaim CELL", Short: "Book a fenced cell's unsold units back to the reserve", Args: takes("CELL"),
-		Example: "  cellctl cell reclaim cell-2 --dry-run\n  cellctl cell reclaim cell-2 --top-up --reason 'rack lost power'",
+		Long: "Books what the fence proved. --write-off is for a cell that stays FENCING because its shard is gone\n" +
+			"for good: everything that it holds is written off, never given to anyone, and the cell is RETIRED.\n" +
+			"A second person approves it first. It cannot be undone: a shard that may come back is waited for.",
+		Example: "  cellctl cell reclaim cell-2 --dry-run\n  cellctl cell reclaim cell-2 --top-up --reason 'rack lost power'\n" +
+			"  cellctl cell reclaim cell-2 --write-off --dry-run\n  cellctl cell reclaim cell-2 --write-off --reason 'rack burnt, no copy of its disks'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := m.begin(c); err != nil {
-				return err
+			if in.GetWriteOff() && in.GetTopUp() {
+				return usage("--top-up: what is written off is never given to anyone")
+			}
+			if in.GetWriteOff() && !m.dryRun && m.reason == "" {
+				return usage("--reason: a write-off needs one; a second person has to judge it")
 			}
 			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *client.Client) error {
-				in.CellId, in.OperationId, in.ValidateOnly, in.Reason = args[0], m.operationID, m.dryRun, m.why(cmd)
+				in.CellId, in.ValidateOnly, in.Reason = args[0], m.dryRun, m.why(cmd)
+				if err := c.confirmWriteOff(ctx, cp, &in); err != nil {
+					return err
+				}
+				if err := m.begin(c); err != nil {
+					return err
+				}
+				in.OperationId = m.operationID
 				out, err := call(ctx, c, cp.Fences.ReclaimCell, &in)
 				if err != nil {
 					return fmt.Errorf("reclaim %s: %w", args[0], err)
 				}
 				err = c.follow(ctx, cp, &out.Operation, noWait || m.dryRun)
+				if in.GetWriteOff() {
+					return c.showMoved(out, out.GetOperation(), "WRITTEN OFF", out.GetWrittenOff(), err)
+				}
 				return c.showMoved(out, out.GetOperation(), "RECLAIMED", out.GetReclaimed(), err)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&in.TopUp, "top-up", false, "then give the units to the other cells")
+	cmd.Flags().BoolVar(&in.WriteOff, "write-off", false, "give the cell and its units up: its shard is gone for good")
 	m.flags(cmd)
 	m.reasonFlag(cmd)
 	noWaitFlag(cmd, &noWait)
 	return cmd
+}
+
+// confirmWriteOff shows a person what would be given up before it asks.
+func (c *cli) confirmWriteOff(ctx context.Context, cp *client.Client, in *pb.ReclaimCellRequest) error {
+	if !in.GetWriteOff() || c.yes || !c.Terminal || in.GetValidateOnly() {
+		return nil
+	}
+	preview, err := call(ctx, c, cp.Fences.ReclaimCell, &pb.ReclaimCellRequest{CellId: in.GetCellId(), ValidateOnly: true, WriteOff: true, Reason: in.GetReason()})
+	if err != nil {
+		return fmt.Errorf("reclaim %s: %w", in.GetCellId(), err)
+	}
+	var sum int64
+	for _, s := range preview.GetWrittenOff() {
+		sum += int64(s.GetUnits())
+	}
+	return c.confirm(fmt.Sprintf("Write %s off? %d units of %d SKUs are given up for good, and so is the cell.", in.GetCellId(), sum, len(preview.GetWrittenOff())))
 }
 
 func (c *cli) cellRestore() *cobra.Command {

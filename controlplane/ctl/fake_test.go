@@ -147,6 +147,22 @@ func (f *fake) FenceCell(_ context.Context, in *pb.FenceCellRequest) (*pb.FenceC
 	return &pb.FenceCellResponse{Sealed: sealed, OperationId: in.GetOperationId(), Operation: f.run(in.GetOperationId(), "fence-cell", in.GetCellId())}, nil
 }
 
+// ReclaimCell writes off cell-3 only: the shards of the others answer.
+func (f *fake) ReclaimCell(_ context.Context, in *pb.ReclaimCellRequest) (*pb.ReclaimCellResponse, error) {
+	f.note(in)
+	if in.GetWriteOff() && in.GetCellId() != "cell-3" {
+		return nil, fmt.Errorf("%w: cell %s: its shard answers", rpcstatus.ErrFailedPrecondition, in.GetCellId())
+	}
+	units := []*pb.SkuUnits{{CampaignId: "demo", SkuId: "phone-x", Units: 1300}}
+	switch {
+	case in.GetValidateOnly() && in.GetWriteOff():
+		return &pb.ReclaimCellResponse{WrittenOff: units}, nil
+	case in.GetValidateOnly():
+		return &pb.ReclaimCellResponse{Reclaimed: units}, nil
+	}
+	return &pb.ReclaimCellResponse{OperationId: in.GetOperationId(), Operation: f.run(in.GetOperationId(), "write-off-cell", in.GetCellId())}, nil
+}
+
 // run notes an operation that its subject decides: cell-3 never ends, cell-4 fails.
 func (f *fake) run(id, kind, subject string) *pb.Operation {
 	f.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
@@ -251,8 +252,32 @@ func (d *Driver) writeReclaimed(ctx context.Context, w *work) error {
 	for _, record := range w.reclaims(snapshot) {
 		sum += freed(record)
 	}
+	detail := fmt.Sprintf("%d units are back in the reserve", sum) + kept(snapshot, w.proof)
 	return d.move(ctx, w, "reclaimed", func(tx *store.Tx, cell core.Cell, op core.Operation) (core.Cell, core.Operation, error) {
 		cell.Reclaimed = true
-		return cell, op.Finished(stepReclaim, fmt.Sprintf("%d units are back in the reserve", sum), fencing.Reclaimed.String(), tx.Now()), nil
+		return cell, op.Finished(stepReclaim, detail, fencing.Reclaimed.String(), tx.Now()), nil
 	})
+}
+
+// namedKept bounds the SKUs that an operation names.
+const namedKept = 8
+
+// kept names the SKUs whose sealed units stay frozen in the cell because their
+// campaign says so.
+func kept(s view.Snapshot, proof fencing.Proof) string {
+	var names []string
+	more := 0
+	for _, f := range proof.SKUs {
+		switch {
+		case f.Sealed == 0 || !neverReclaimed(s, keyOf(f.SKU)):
+		case len(names) < namedKept:
+			names = append(names, fmt.Sprintf("%s keeps %d frozen (its campaign says reclaim: NEVER)", keyOf(f.SKU), f.Sealed))
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(append([]string{""}, names...), "; ")
 }

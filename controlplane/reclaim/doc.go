@@ -12,6 +12,13 @@
 //	RESTORING    cell RESTORING at the next version; shard SETTLE_ONLY
 //	SETTLE_ONLY  after the close grace: shard ACTIVE, then cell ACTIVE
 //
+// A cell whose shard is gone for good has a way of its own (write_off.go, attest.go):
+//
+//	ATTESTING    approved by a second person and the shard still silent: the cell is
+//	             taken from its fence, their word stored as the proof; cell FENCED
+//	RECLAIMING   per SKU one book transaction with the moves of fencing.PlanWriteOff
+//	RETIRING     cell RETIRED; its shard is never used again
+//
 // # Promise
 //
 // Which step is next is derived from the cell's record, the operation's finished
@@ -29,7 +36,9 @@
 //
 // A shard that cannot be reached leaves the cell FENCING and the operation
 // waiting, with the reason in its detail; it is tried again until it answers. The
-// operation cannot be aborted.
+// operation cannot be aborted. A write-off touches nothing before it is approved, and
+// ends without effect when the shard answers first. What it marks stays in the cell's
+// allocation for ever, so a shard that comes back later sells nobody else's units.
 //
 // # Neighbours
 //

@@ -69,6 +69,8 @@ type work struct {
 	proof   fencing.Proof // of the standing fence; while FENCING as the shard just gave it
 	// fencedAt is when the shard was fenced, by its clock; set with a fresh proof.
 	fencedAt time.Time
+	// attested is whose word a write-off stands on, once it is stored.
+	attested fencing.Attestation
 }
 
 // errNotYet: the step has to wait, and nothing is wrong.
@@ -118,6 +120,9 @@ func (d *Driver) forget(id string) {
 // advance carries out what is due until one outcome is stored; then the records
 // are read again. At rest, the operation is done.
 func (d *Driver) advance(ctx context.Context, w *work) error {
+	if w.op.Kind == core.OperationWriteOff {
+		return d.advanceWriteOff(ctx, w)
+	}
 	if w.reclaim.State >= fencing.Reclaimed && w.cell.State == core.CellFenced && !w.cell.Reclaimed {
 		return d.writeReclaimed(ctx, w)
 	}
@@ -135,7 +140,7 @@ func (d *Driver) advance(ctx context.Context, w *work) error {
 // each stands on its own book, so that records of a thousand are not read a thousand
 // times. Bounded, for what is left is found again from the records.
 func alike(due []fencing.Effect, i int) bool {
-	return i+1 < min(len(due), maxSteps) && due[i].Kind == fencing.BookReclaim && due[i+1].Kind == fencing.BookReclaim
+	return i+1 < min(len(due), maxSteps) && due[i].Kind == due[i+1].Kind && (due[i].Kind == fencing.BookReclaim || due[i].Kind == fencing.BookWriteOff)
 }
 
 // carryOut does one effect and tells whether its outcome is stored. An effect
@@ -169,12 +174,13 @@ func (d *Driver) carryOut(ctx context.Context, w *work, e fencing.Effect) (store
 }
 
 // wait stores why the operation does not get on. Numbers that do not come out
-// end it: a retry would find the same.
+// end it: a retry would find the same. A write-off has no other way out of what it
+// began: it waits until somebody has explained them.
 func (d *Driver) wait(ctx context.Context, w *work, cause error) error {
 	switch {
 	case errors.Is(cause, core.ErrNotLeader), errors.Is(cause, core.ErrStoreUnavailable), errors.Is(cause, core.ErrUnknownOutcome), ctx.Err() != nil:
 		return cause // the next leader or the next tick goes on; the records say where
-	case errors.Is(cause, fencing.ErrProofMismatch), errors.Is(cause, fencing.ErrProof), errors.Is(cause, fencing.ErrStaleProof), errors.Is(cause, fencing.ErrBook):
+	case w.op.Kind != core.OperationWriteOff && (errors.Is(cause, fencing.ErrProofMismatch) || errors.Is(cause, fencing.ErrProof) || errors.Is(cause, fencing.ErrStaleProof) || errors.Is(cause, fencing.ErrBook)):
 		d.log.ErrorContext(ctx, "proof, book and journal do not fit; nothing of that SKU was moved", w.fields("reclaim_stopped", telemetry.Error, cause)...)
 		return d.end(ctx, w, core.OperationFailed, cause.Error())
 	case !errors.Is(cause, errNotYet):

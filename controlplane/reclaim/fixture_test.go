@@ -46,6 +46,7 @@ type world struct {
 	store  *store.Store
 	view   *view.View
 	orders *reclaim.Orders
+	people *intent.Service
 	shards map[ids.CellID]*shard
 	leader core.Leader
 	lease  int64
@@ -110,7 +111,8 @@ func newWorldIn(t *testing.T, etcd *testkit.EtcdCluster, everywhere bool) *world
 	done := make(chan struct{})
 	go func() { defer close(done); _ = w.view.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
-	w.orders = &reclaim.Orders{Store: w.store, View: w.view, Shards: reclaim.Files{}}
+	w.people = &intent.Service{Store: w.store, View: w.view, Clock: clock.System()}
+	w.orders = &reclaim.Orders{Store: w.store, View: w.view, Shards: reclaim.Files{}, Intent: w.people}
 	return w
 }
 

@@ -15,12 +15,14 @@ import (
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
-// Orders accepts fences, reclaims and restores. Safe for concurrent use, on any
-// replica.
+// Orders accepts fences, reclaims, restores and write-offs. Safe for concurrent use,
+// on any replica.
 type Orders struct {
 	Store  *store.Store
 	View   *view.View
 	Shards Shards
+	// Intent asks the second person of a write-off.
+	Intent *intent.Service
 }
 
 // FenceOrder asks to take the right to write from a cell.

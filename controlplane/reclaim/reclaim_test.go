@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/cell/shard/migrate"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
@@ -322,7 +323,9 @@ func TestReclaimNeverFreezesSealedUnits(t *testing.T) {
 	w.publish()
 	busy(w)
 	w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true})
-	w.done("f1")
+	if op := w.done("f1"); !strings.Contains(op.Steps[1].Detail, "c/s keeps 20 frozen (its campaign says reclaim: NEVER)") {
+		t.Errorf("what stays is not named: %+v", op.Steps)
+	}
 	w.want(12, 28, 30, 30) // 4 voided and 2 returned; 20 sealed stay beside the 8 sold
 	if _, err := w.orders.Restore(testkit.Deadline(t), who, "cell-1", "r1", "", "back", false); err != nil {
 		t.Fatal(err)
@@ -332,6 +335,43 @@ func TestReclaimNeverFreezesSealedUnits(t *testing.T) {
 	w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f2", Reclaim: true})
 	w.done("f2")
 	w.want(7, 33, 30, 30) // 8 sold + 20 and 5 frozen
+}
+
+// `reclaim: NEVER` is of one campaign: the SKUs of others are reclaimed and topped up by
+// the same operation.
+func TestReclaimNeverLeavesOthersAlone(t *testing.T) {
+	w := newWorld(t).publish()
+	never := core.BookKey{Campaign: "n", SKU: "kept"}
+	w.shards["cell-1"].do(`INSERT INTO cellquota.stock (campaign_id, sku_id, granted, available, confirmed, version, adjustment_version, last_number, last_adjustment_id, book_record_id, updated_at)
+		VALUES ('n', 'kept', 10, 7, 3, 1, 1, 1, 'n1', 'n', now())`)
+	w.shards["cell-1"].do(`INSERT INTO cellquota.adjustments (adjustment_id, campaign_id, sku_id, fence_version, number, kind, units, asked, outcome, applied_at)
+		VALUES ('n1', 'n', 'kept', 1, 1, 'GRANT', 10, 10, 'APPLIED', now())`)
+	campaign := w.campaign()
+	campaign.Spec.ID, campaign.Spec.Reclaim = "n", core.ReclaimNever
+	q := quantity.Must
+	book := core.Book{Key: never, SaleLimit: q(10), LimitTarget: q(10), Allocations: []core.Allocation{{
+		Cell: "cell-1", Granted: q(10), FenceVersion: 1, LastNumber: 1, CellVersion: 1, State: core.CellActive, FirstGrant: q(10),
+	}}}
+	record := core.Record{ID: "n", Key: never, Actor: "me", BookVersion: 1, Adjustments: []core.Adjustment{{
+		ID: "n1", Key: never, Cell: "cell-1", Kind: core.KindGrant, Units: q(10), State: core.StateDone, Outcome: core.OutcomeApplied, Step: core.Step{FenceVersion: 1, Number: 1},
+	}}}
+	w.update(func(tx *store.Tx) error {
+		_, _, e1 := tx.Book(never)
+		_, _, e2 := tx.Record("n")
+		_, _, e3 := tx.Campaign("n")
+		return errors.Join(e1, e2, e3, tx.PutBook(book.Stamp("n")), tx.PutRecord(record), tx.PutCampaign(campaign))
+	})
+	w.dies("cell-1")
+	w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true, TopUp: true})
+	op := w.done("f1")
+	w.want(10, 0, 45, 45) // 30 went to the others
+	kept, err := w.store.Book(testkit.Deadline(t), never)
+	if a, _ := kept.Allocation("cell-1"); err != nil || a.Granted != q(10) || !kept.Reserve.IsZero() {
+		t.Errorf("%+v, %v", kept, err)
+	}
+	if len(op.Steps) < 2 || op.Steps[1].Detail != "30 units are back in the reserve; n/kept keeps 7 frozen (its campaign says reclaim: NEVER)" {
+		t.Errorf("%+v", op.Steps)
+	}
 }
 
 // K01, the late grant: after the fence the shard refuses what was sent under the

@@ -37,6 +37,9 @@ func (d *Driver) resume(ctx context.Context, leader core.Leader, id string) (*wo
 	if w.cell, err = d.store.Cell(ctx, ids.CellID(op.Subject)); err != nil {
 		return nil, err
 	}
+	if op.Kind == core.OperationWriteOff {
+		return w, d.placeWriteOff(ctx, w)
+	}
 	if w.cell.OperationID != id {
 		return w, d.lost(ctx, w)
 	}

@@ -18,7 +18,7 @@ func goesOn(op core.Operation) bool {
 	switch op.Kind {
 	case core.OperationFence, core.OperationReclaim, core.OperationRestore, core.OperationPublish, core.OperationDelete:
 		return true
-	case core.OperationCancel:
+	case core.OperationCancel, core.OperationWriteOff:
 		return len(op.Steps) > 0
 	}
 	return false

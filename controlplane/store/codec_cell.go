@@ -52,6 +52,11 @@ func encodeProof(p core.Proof) proto.Message {
 		CellId: string(p.Cell), FenceVersion: p.FenceVersion, Evidence: pb.Evidence(p.Evidence),
 		ShardIdentity: p.ShardIdentity, FencedAt: convert.Time(p.FencedAt), Parts: int32(p.Parts), Part: int32(p.Part), Set: p.Set,
 	}
+	if who := p.Attestation; who.Operator != "" {
+		m.Attestation = &storev1.Attestation{
+			Reason: who.Reason, Operator: who.Operator, Approver: who.Approver, ApprovalReason: who.ApprovalReason, ApprovedAt: convert.Time(who.ApprovedAt),
+		}
+	}
 	for _, u := range p.Sealed {
 		m.Sealed = append(m.Sealed, convert.Units(u))
 	}
@@ -87,6 +92,11 @@ func decodeProof(kv *mvccpb.KeyValue) (core.Proof, error) {
 		Cell: ids.CellID(m.GetCellId()), FenceVersion: m.GetFenceVersion(), Evidence: core.Evidence(small(m.GetEvidence())),
 		ShardIdentity: m.GetShardIdentity(), FencedAt: convert.FromTime(m.GetFencedAt()), ModRevision: kv.ModRevision,
 		Parts: int(m.GetParts()), Part: int(m.GetPart()), Set: m.GetSet(),
+	}
+	if who := m.GetAttestation(); who != nil {
+		p.Attestation = core.Attestation{
+			Reason: who.GetReason(), Operator: who.GetOperator(), Approver: who.GetApprover(), ApprovalReason: who.GetApprovalReason(), ApprovedAt: convert.FromTime(who.GetApprovedAt()),
+		}
 	}
 	for _, u := range m.GetSealed() {
 		p.Sealed = append(p.Sealed, keep(&r, u, convert.FromUnits))

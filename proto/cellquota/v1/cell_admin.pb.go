@@ -1472,7 +1472,10 @@ type ReclaimCellRequest struct {
 	// Then give the units to the other cells.
 	TopUp bool `protobuf:"varint,4,opt,name=top_up,json=topUp,proto3" json:"top_up,omitempty"`
 	// Why; required.
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Write off the whole allocation of a cell that is FENCING and whose shard does not answer; not with
+	// top_up. The operation waits for a second person's approval.
+	WriteOff      bool `protobuf:"varint,6,opt,name=write_off,json=writeOff,proto3" json:"write_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1542,6 +1545,13 @@ func (x *ReclaimCellRequest) GetReason() string {
 	return ""
 }
 
+func (x *ReclaimCellRequest) GetWriteOff() bool {
+	if x != nil {
+		return x.WriteOff
+	}
+	return false
+}
+
 // ReclaimCellResponse holds the operation, or the preview.
 type ReclaimCellResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1550,7 +1560,9 @@ type ReclaimCellResponse struct {
 	// Units that go back to the reserve.
 	Reclaimed []*SkuUnits `protobuf:"bytes,2,rep,name=reclaimed,proto3" json:"reclaimed,omitempty"`
 	// Of the request.
-	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// With write_off: units that would be written off, unapplied grants included.
+	WrittenOff    []*SkuUnits `protobuf:"bytes,4,rep,name=written_off,json=writtenOff,proto3" json:"written_off,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1604,6 +1616,13 @@ func (x *ReclaimCellResponse) GetOperationId() string {
 		return x.OperationId
 	}
 	return ""
+}
+
+func (x *ReclaimCellResponse) GetWrittenOff() []*SkuUnits {
+	if x != nil {
+		return x.WrittenOff
+	}
+	return nil
 }
 
 // RestoreCellRequest gives a fenced cell's shard a higher version.
@@ -2474,17 +2493,20 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12\x15\n" +
 	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\x12\x14\n" +
-	"\x05units\x18\x03 \x01(\x05R\x05units\"\xa4\x01\n" +
+	"\x05units\x18\x03 \x01(\x05R\x05units\"\xc1\x01\n" +
 	"\x12ReclaimCellRequest\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
 	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12\x15\n" +
 	"\x06top_up\x18\x04 \x01(\bR\x05topUp\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xa5\x01\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1b\n" +
+	"\twrite_off\x18\x06 \x01(\bR\bwriteOff\"\xde\x01\n" +
 	"\x13ReclaimCellResponse\x125\n" +
 	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x124\n" +
 	"\treclaimed\x18\x02 \x03(\v2\x16.cellquota.v1.SkuUnitsR\treclaimed\x12!\n" +
-	"\foperation_id\x18\x03 \x01(\tR\voperationId\"\xb4\x01\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x127\n" +
+	"\vwritten_off\x18\x04 \x03(\v2\x16.cellquota.v1.SkuUnitsR\n" +
+	"writtenOff\"\xb4\x01\n" +
 	"\x12RestoreCellRequest\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12!\n" +
 	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
@@ -2622,40 +2644,41 @@ var file_cellquota_v1_cell_admin_proto_depIdxs = []int32{
 	18, // 16: cellquota.v1.FenceCellResponse.sealed:type_name -> cellquota.v1.SkuUnits
 	35, // 17: cellquota.v1.ReclaimCellResponse.operation:type_name -> cellquota.v1.Operation
 	18, // 18: cellquota.v1.ReclaimCellResponse.reclaimed:type_name -> cellquota.v1.SkuUnits
-	35, // 19: cellquota.v1.RestoreCellResponse.operation:type_name -> cellquota.v1.Operation
-	0,  // 20: cellquota.v1.UpdateCellRequest.spec:type_name -> cellquota.v1.CellSpec
-	7,  // 21: cellquota.v1.UpdateCellResponse.cell:type_name -> cellquota.v1.Cell
-	0,  // 22: cellquota.v1.CheckCellRequest.spec:type_name -> cellquota.v1.CellSpec
-	26, // 23: cellquota.v1.CheckCellResponse.findings:type_name -> cellquota.v1.CellFinding
-	7,  // 24: cellquota.v1.PauseCellResponse.cell:type_name -> cellquota.v1.Cell
-	7,  // 25: cellquota.v1.ResumeCellResponse.cell:type_name -> cellquota.v1.Cell
-	8,  // 26: cellquota.v1.CellAdminService.CreateCell:input_type -> cellquota.v1.CreateCellRequest
-	10, // 27: cellquota.v1.CellAdminService.GetCell:input_type -> cellquota.v1.GetCellRequest
-	12, // 28: cellquota.v1.CellAdminService.ListCells:input_type -> cellquota.v1.ListCellsRequest
-	14, // 29: cellquota.v1.CellAdminService.GetGate:input_type -> cellquota.v1.CellAdminServiceGetGateRequest
-	23, // 30: cellquota.v1.CellAdminService.UpdateCell:input_type -> cellquota.v1.UpdateCellRequest
-	25, // 31: cellquota.v1.CellAdminService.CheckCell:input_type -> cellquota.v1.CheckCellRequest
-	28, // 32: cellquota.v1.CellAdminService.PauseCell:input_type -> cellquota.v1.PauseCellRequest
-	30, // 33: cellquota.v1.CellAdminService.ResumeCell:input_type -> cellquota.v1.ResumeCellRequest
-	16, // 34: cellquota.v1.FenceService.FenceCell:input_type -> cellquota.v1.FenceCellRequest
-	19, // 35: cellquota.v1.FenceService.ReclaimCell:input_type -> cellquota.v1.ReclaimCellRequest
-	21, // 36: cellquota.v1.FenceService.RestoreCell:input_type -> cellquota.v1.RestoreCellRequest
-	9,  // 37: cellquota.v1.CellAdminService.CreateCell:output_type -> cellquota.v1.CreateCellResponse
-	11, // 38: cellquota.v1.CellAdminService.GetCell:output_type -> cellquota.v1.GetCellResponse
-	13, // 39: cellquota.v1.CellAdminService.ListCells:output_type -> cellquota.v1.ListCellsResponse
-	15, // 40: cellquota.v1.CellAdminService.GetGate:output_type -> cellquota.v1.CellAdminServiceGetGateResponse
-	24, // 41: cellquota.v1.CellAdminService.UpdateCell:output_type -> cellquota.v1.UpdateCellResponse
-	27, // 42: cellquota.v1.CellAdminService.CheckCell:output_type -> cellquota.v1.CheckCellResponse
-	29, // 43: cellquota.v1.CellAdminService.PauseCell:output_type -> cellquota.v1.PauseCellResponse
-	31, // 44: cellquota.v1.CellAdminService.ResumeCell:output_type -> cellquota.v1.ResumeCellResponse
-	17, // 45: cellquota.v1.FenceService.FenceCell:output_type -> cellquota.v1.FenceCellResponse
-	20, // 46: cellquota.v1.FenceService.ReclaimCell:output_type -> cellquota.v1.ReclaimCellResponse
-	22, // 47: cellquota.v1.FenceService.RestoreCell:output_type -> cellquota.v1.RestoreCellResponse
-	37, // [37:48] is the sub-list for method output_type
-	26, // [26:37] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	18, // 19: cellquota.v1.ReclaimCellResponse.written_off:type_name -> cellquota.v1.SkuUnits
+	35, // 20: cellquota.v1.RestoreCellResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 21: cellquota.v1.UpdateCellRequest.spec:type_name -> cellquota.v1.CellSpec
+	7,  // 22: cellquota.v1.UpdateCellResponse.cell:type_name -> cellquota.v1.Cell
+	0,  // 23: cellquota.v1.CheckCellRequest.spec:type_name -> cellquota.v1.CellSpec
+	26, // 24: cellquota.v1.CheckCellResponse.findings:type_name -> cellquota.v1.CellFinding
+	7,  // 25: cellquota.v1.PauseCellResponse.cell:type_name -> cellquota.v1.Cell
+	7,  // 26: cellquota.v1.ResumeCellResponse.cell:type_name -> cellquota.v1.Cell
+	8,  // 27: cellquota.v1.CellAdminService.CreateCell:input_type -> cellquota.v1.CreateCellRequest
+	10, // 28: cellquota.v1.CellAdminService.GetCell:input_type -> cellquota.v1.GetCellRequest
+	12, // 29: cellquota.v1.CellAdminService.ListCells:input_type -> cellquota.v1.ListCellsRequest
+	14, // 30: cellquota.v1.CellAdminService.GetGate:input_type -> cellquota.v1.CellAdminServiceGetGateRequest
+	23, // 31: cellquota.v1.CellAdminService.UpdateCell:input_type -> cellquota.v1.UpdateCellRequest
+	25, // 32: cellquota.v1.CellAdminService.CheckCell:input_type -> cellquota.v1.CheckCellRequest
+	28, // 33: cellquota.v1.CellAdminService.PauseCell:input_type -> cellquota.v1.PauseCellRequest
+	30, // 34: cellquota.v1.CellAdminService.ResumeCell:input_type -> cellquota.v1.ResumeCellRequest
+	16, // 35: cellquota.v1.FenceService.FenceCell:input_type -> cellquota.v1.FenceCellRequest
+	19, // 36: cellquota.v1.FenceService.ReclaimCell:input_type -> cellquota.v1.ReclaimCellRequest
+	21, // 37: cellquota.v1.FenceService.RestoreCell:input_type -> cellquota.v1.RestoreCellRequest
+	9,  // 38: cellquota.v1.CellAdminService.CreateCell:output_type -> cellquota.v1.CreateCellResponse
+	11, // 39: cellquota.v1.CellAdminService.GetCell:output_type -> cellquota.v1.GetCellResponse
+	13, // 40: cellquota.v1.CellAdminService.ListCells:output_type -> cellquota.v1.ListCellsResponse
+	15, // 41: cellquota.v1.CellAdminService.GetGate:output_type -> cellquota.v1.CellAdminServiceGetGateResponse
+	24, // 42: cellquota.v1.CellAdminService.UpdateCell:output_type -> cellquota.v1.UpdateCellResponse
+	27, // 43: cellquota.v1.CellAdminService.CheckCell:output_type -> cellquota.v1.CheckCellResponse
+	29, // 44: cellquota.v1.CellAdminService.PauseCell:output_type -> cellquota.v1.PauseCellResponse
+	31, // 45: cellquota.v1.CellAdminService.ResumeCell:output_type -> cellquota.v1.ResumeCellResponse
+	17, // 46: cellquota.v1.FenceService.FenceCell:output_type -> cellquota.v1.FenceCellResponse
+	20, // 47: cellquota.v1.FenceService.ReclaimCell:output_type -> cellquota.v1.ReclaimCellResponse
+	22, // 48: cellquota.v1.FenceService.RestoreCell:output_type -> cellquota.v1.RestoreCellResponse
+	38, // [38:49] is the sub-list for method output_type
+	27, // [27:38] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_cell_admin_proto_init() }

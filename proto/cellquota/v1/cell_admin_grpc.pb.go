@@ -425,7 +425,9 @@ const (
 type FenceServiceClient interface {
 	// FenceCell installs a higher fence version in the shard and reads the facts after it.
 	FenceCell(ctx context.Context, in *FenceCellRequest, opts ...grpc.CallOption) (*FenceCellResponse, error)
-	// ReclaimCell books what the proof names: sealed units and grants never applied.
+	// ReclaimCell books what the proof names: sealed units and grants never applied. With write_off it
+	// gives up a shard that is gone for good: a second person approves, everything that the cell holds
+	// is written off and never given to anyone, and the cell is RETIRED.
 	ReclaimCell(ctx context.Context, in *ReclaimCellRequest, opts ...grpc.CallOption) (*ReclaimCellResponse, error)
 	// RestoreCell gives the shard a higher version: settle-only first, then active.
 	RestoreCell(ctx context.Context, in *RestoreCellRequest, opts ...grpc.CallOption) (*RestoreCellResponse, error)
@@ -478,7 +480,9 @@ func (c *fenceServiceClient) RestoreCell(ctx context.Context, in *RestoreCellReq
 type FenceServiceServer interface {
 	// FenceCell installs a higher fence version in the shard and reads the facts after it.
 	FenceCell(context.Context, *FenceCellRequest) (*FenceCellResponse, error)
-	// ReclaimCell books what the proof names: sealed units and grants never applied.
+	// ReclaimCell books what the proof names: sealed units and grants never applied. With write_off it
+	// gives up a shard that is gone for good: a second person approves, everything that the cell holds
+	// is written off and never given to anyone, and the cell is RETIRED.
 	ReclaimCell(context.Context, *ReclaimCellRequest) (*ReclaimCellResponse, error)
 	// RestoreCell gives the shard a higher version: settle-only first, then active.
 	RestoreCell(context.Context, *RestoreCellRequest) (*RestoreCellResponse, error)

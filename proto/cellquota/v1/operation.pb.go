@@ -28,7 +28,7 @@ type Operation struct {
 	// Caller's id.
 	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	// "fence-cell", "reclaim-cell", "restore-cell", "publish-campaign", "cancel-campaign",
-	// "set-sale-limit", "transfer-units", "rebalance", "recover-store".
+	// "set-sale-limit", "transfer-units", "rebalance", "recover-store", "write-off-cell".
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// What it is about: a cell or campaign id.
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`

@@ -982,7 +982,9 @@ type Proof struct {
 	// Of a part: which, from 1.
 	Part int32 `protobuf:"varint,12,opt,name=part,proto3" json:"part,omitempty"`
 	// What a proof and its parts have in common, so that those of an earlier try are told apart.
-	Set           string `protobuf:"bytes,13,opt,name=set,proto3" json:"set,omitempty"`
+	Set string `protobuf:"bytes,13,opt,name=set,proto3" json:"set,omitempty"`
+	// Of evidence ATTESTED_LOSS: whose word it is.
+	Attestation   *Attestation `protobuf:"bytes,14,opt,name=attestation,proto3" json:"attestation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1108,6 +1110,95 @@ func (x *Proof) GetSet() string {
 	return ""
 }
 
+func (x *Proof) GetAttestation() *Attestation {
+	if x != nil {
+		return x.Attestation
+	}
+	return nil
+}
+
+// Attestation is the word of two people that a shard is gone for good.
+type Attestation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why, by who asked.
+	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who asked for the write-off.
+	Operator string `protobuf:"bytes,2,opt,name=operator,proto3" json:"operator,omitempty"`
+	// Who approved it; somebody else.
+	Approver string `protobuf:"bytes,3,opt,name=approver,proto3" json:"approver,omitempty"`
+	// Why, by who approved.
+	ApprovalReason string `protobuf:"bytes,4,opt,name=approval_reason,json=approvalReason,proto3" json:"approval_reason,omitempty"`
+	// When it was approved.
+	ApprovedAt    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attestation) Reset() {
+	*x = Attestation{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attestation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attestation) ProtoMessage() {}
+
+func (x *Attestation) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
+func (*Attestation) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Attestation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Attestation) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *Attestation) GetApprover() string {
+	if x != nil {
+		return x.Approver
+	}
+	return ""
+}
+
+func (x *Attestation) GetApprovalReason() string {
+	if x != nil {
+		return x.ApprovalReason
+	}
+	return ""
+}
+
+func (x *Attestation) GetApprovedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ApprovedAt
+	}
+	return nil
+}
+
 // SettledAdjustments sums up the adjustments of one SKU on which shard and journal
 // agreed when the proof was stored.
 type SettledAdjustments struct {
@@ -1128,7 +1219,7 @@ type SettledAdjustments struct {
 
 func (x *SettledAdjustments) Reset() {
 	*x = SettledAdjustments{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1231,7 @@ func (x *SettledAdjustments) String() string {
 func (*SettledAdjustments) ProtoMessage() {}
 
 func (x *SettledAdjustments) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[9]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1244,7 @@ func (x *SettledAdjustments) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettledAdjustments.ProtoReflect.Descriptor instead.
 func (*SettledAdjustments) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{9}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SettledAdjustments) GetCampaignId() string {
@@ -1216,7 +1307,7 @@ type AppliedAdjustment struct {
 
 func (x *AppliedAdjustment) Reset() {
 	*x = AppliedAdjustment{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1319,7 @@ func (x *AppliedAdjustment) String() string {
 func (*AppliedAdjustment) ProtoMessage() {}
 
 func (x *AppliedAdjustment) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[10]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1332,7 @@ func (x *AppliedAdjustment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedAdjustment.ProtoReflect.Descriptor instead.
 func (*AppliedAdjustment) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AppliedAdjustment) GetAdjustmentId() string {
@@ -1319,7 +1410,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1422,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[11]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1435,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{11}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Position) GetTopic() string {
@@ -1399,7 +1490,7 @@ type PhysicalStock struct {
 
 func (x *PhysicalStock) Reset() {
 	*x = PhysicalStock{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1502,7 @@ func (x *PhysicalStock) String() string {
 func (*PhysicalStock) ProtoMessage() {}
 
 func (x *PhysicalStock) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[12]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1515,7 @@ func (x *PhysicalStock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PhysicalStock.ProtoReflect.Descriptor instead.
 func (*PhysicalStock) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{12}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PhysicalStock) GetSkuId() string {
@@ -1486,7 +1577,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1589,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[13]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1602,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Operation) GetOperation() *v1.Operation {
@@ -1604,7 +1695,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1707,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[14]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1720,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Leader) GetAddress() string {
@@ -1657,7 +1748,7 @@ type TermRecord struct {
 
 func (x *TermRecord) Reset() {
 	*x = TermRecord{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1760,7 @@ func (x *TermRecord) String() string {
 func (*TermRecord) ProtoMessage() {}
 
 func (x *TermRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1773,7 @@ func (x *TermRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRecord.ProtoReflect.Descriptor instead.
 func (*TermRecord) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TermRecord) GetTerm() *v1.Term {
@@ -1711,7 +1802,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1814,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +1827,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Key) GetInfo() *v1.KeyInfo {
@@ -1795,7 +1886,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1807,7 +1898,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1820,7 +1911,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AuditEvent) GetAt() *timestamppb.Timestamp {
@@ -1876,7 +1967,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1979,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1992,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{18}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Approval) GetApproval() *v1.Approval {
@@ -1929,7 +2020,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2032,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2045,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{19}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Token) GetToken() *v1.Token {
@@ -1996,7 +2087,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2008,7 +2099,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2021,7 +2112,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{20}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Refusals) GetEvent() *v1.AuditEvent {
@@ -2046,7 +2137,7 @@ type ArchiveIndex struct {
 
 func (x *ArchiveIndex) Reset() {
 	*x = ArchiveIndex{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2058,7 +2149,7 @@ func (x *ArchiveIndex) String() string {
 func (*ArchiveIndex) ProtoMessage() {}
 
 func (x *ArchiveIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2071,7 +2162,7 @@ func (x *ArchiveIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveIndex.ProtoReflect.Descriptor instead.
 func (*ArchiveIndex) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{21}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ArchiveIndex) GetObject() *ArchiveObject {
@@ -2115,7 +2206,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2218,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2231,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{22}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Restored) GetWhy() string {
@@ -2195,7 +2286,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2298,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2311,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{23}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Cluster) GetClusterId() uint64 {
@@ -2255,7 +2346,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2358,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2371,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{24}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Tombstone) GetCampaignId() string {
@@ -2327,7 +2418,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2430,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2443,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{25}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Replica) GetAddress() string {
@@ -2477,7 +2568,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"parameters\x18\n" +
 	" \x01(\tR\n" +
-	"parameters\"\xbe\x04\n" +
+	"parameters\"\x81\x05\n" +
 	"\x05Proof\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12#\n" +
 	"\rfence_version\x18\x02 \x01(\x03R\ffenceVersion\x122\n" +
@@ -2492,7 +2583,15 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	" \x03(\v2&.cellquota.store.v1.SettledAdjustmentsR\asettled\x12\x14\n" +
 	"\x05parts\x18\v \x01(\x05R\x05parts\x12\x12\n" +
 	"\x04part\x18\f \x01(\x05R\x04part\x12\x10\n" +
-	"\x03set\x18\r \x01(\tR\x03set\"\x9f\x01\n" +
+	"\x03set\x18\r \x01(\tR\x03set\x12A\n" +
+	"\vattestation\x18\x0e \x01(\v2\x1f.cellquota.store.v1.AttestationR\vattestation\"\xc3\x01\n" +
+	"\vAttestation\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1a\n" +
+	"\boperator\x18\x02 \x01(\tR\boperator\x12\x1a\n" +
+	"\bapprover\x18\x03 \x01(\tR\bapprover\x12'\n" +
+	"\x0fapproval_reason\x18\x04 \x01(\tR\x0eapprovalReason\x12;\n" +
+	"\vapproved_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"approvedAt\"\x9f\x01\n" +
 	"\x12SettledAdjustments\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12\x15\n" +
@@ -2611,7 +2710,7 @@ func file_cellquota_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_cellquota_store_v1_store_proto_rawDescData
 }
 
-var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Cell)(nil),                  // 0: cellquota.store.v1.Cell
 	(*Instance)(nil),              // 1: cellquota.store.v1.Instance
@@ -2622,94 +2721,97 @@ var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Allocation)(nil),            // 6: cellquota.store.v1.Allocation
 	(*Record)(nil),                // 7: cellquota.store.v1.Record
 	(*Proof)(nil),                 // 8: cellquota.store.v1.Proof
-	(*SettledAdjustments)(nil),    // 9: cellquota.store.v1.SettledAdjustments
-	(*AppliedAdjustment)(nil),     // 10: cellquota.store.v1.AppliedAdjustment
-	(*Position)(nil),              // 11: cellquota.store.v1.Position
-	(*PhysicalStock)(nil),         // 12: cellquota.store.v1.PhysicalStock
-	(*Operation)(nil),             // 13: cellquota.store.v1.Operation
-	(*Leader)(nil),                // 14: cellquota.store.v1.Leader
-	(*TermRecord)(nil),            // 15: cellquota.store.v1.TermRecord
-	(*Key)(nil),                   // 16: cellquota.store.v1.Key
-	(*AuditEvent)(nil),            // 17: cellquota.store.v1.AuditEvent
-	(*Approval)(nil),              // 18: cellquota.store.v1.Approval
-	(*Token)(nil),                 // 19: cellquota.store.v1.Token
-	(*Refusals)(nil),              // 20: cellquota.store.v1.Refusals
-	(*ArchiveIndex)(nil),          // 21: cellquota.store.v1.ArchiveIndex
-	(*Restored)(nil),              // 22: cellquota.store.v1.Restored
-	(*Cluster)(nil),               // 23: cellquota.store.v1.Cluster
-	(*Tombstone)(nil),             // 24: cellquota.store.v1.Tombstone
-	(*Replica)(nil),               // 25: cellquota.store.v1.Replica
-	nil,                           // 26: cellquota.store.v1.PhysicalStock.LimitsEntry
-	(*v1.CellSpec)(nil),           // 27: cellquota.v1.CellSpec
-	(v1.CellState)(0),             // 28: cellquota.v1.CellState
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*v1.CampaignSpec)(nil),       // 30: cellquota.v1.CampaignSpec
-	(v1.CampaignState)(0),         // 31: cellquota.v1.CampaignState
-	(*v1.DomainRoute)(nil),        // 32: cellquota.v1.DomainRoute
-	(*v1.Adjustment)(nil),         // 33: cellquota.v1.Adjustment
-	(v1.Evidence)(0),              // 34: cellquota.v1.Evidence
-	(*v1.SkuUnits)(nil),           // 35: cellquota.v1.SkuUnits
-	(*v1.StockFacts)(nil),         // 36: cellquota.v1.StockFacts
-	(v1.AdjustmentKind)(0),        // 37: cellquota.v1.AdjustmentKind
-	(v1.AdjustmentOutcome)(0),     // 38: cellquota.v1.AdjustmentOutcome
-	(*v1.Operation)(nil),          // 39: cellquota.v1.Operation
-	(*v1.RebalanceMove)(nil),      // 40: cellquota.v1.RebalanceMove
-	(*v1.ConfirmedLimit)(nil),     // 41: cellquota.v1.ConfirmedLimit
-	(*v1.Term)(nil),               // 42: cellquota.v1.Term
-	(*v1.KeyInfo)(nil),            // 43: cellquota.v1.KeyInfo
-	(*v1.Approval)(nil),           // 44: cellquota.v1.Approval
-	(*v1.Token)(nil),              // 45: cellquota.v1.Token
-	(*v1.AuditEvent)(nil),         // 46: cellquota.v1.AuditEvent
+	(*Attestation)(nil),           // 9: cellquota.store.v1.Attestation
+	(*SettledAdjustments)(nil),    // 10: cellquota.store.v1.SettledAdjustments
+	(*AppliedAdjustment)(nil),     // 11: cellquota.store.v1.AppliedAdjustment
+	(*Position)(nil),              // 12: cellquota.store.v1.Position
+	(*PhysicalStock)(nil),         // 13: cellquota.store.v1.PhysicalStock
+	(*Operation)(nil),             // 14: cellquota.store.v1.Operation
+	(*Leader)(nil),                // 15: cellquota.store.v1.Leader
+	(*TermRecord)(nil),            // 16: cellquota.store.v1.TermRecord
+	(*Key)(nil),                   // 17: cellquota.store.v1.Key
+	(*AuditEvent)(nil),            // 18: cellquota.store.v1.AuditEvent
+	(*Approval)(nil),              // 19: cellquota.store.v1.Approval
+	(*Token)(nil),                 // 20: cellquota.store.v1.Token
+	(*Refusals)(nil),              // 21: cellquota.store.v1.Refusals
+	(*ArchiveIndex)(nil),          // 22: cellquota.store.v1.ArchiveIndex
+	(*Restored)(nil),              // 23: cellquota.store.v1.Restored
+	(*Cluster)(nil),               // 24: cellquota.store.v1.Cluster
+	(*Tombstone)(nil),             // 25: cellquota.store.v1.Tombstone
+	(*Replica)(nil),               // 26: cellquota.store.v1.Replica
+	nil,                           // 27: cellquota.store.v1.PhysicalStock.LimitsEntry
+	(*v1.CellSpec)(nil),           // 28: cellquota.v1.CellSpec
+	(v1.CellState)(0),             // 29: cellquota.v1.CellState
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*v1.CampaignSpec)(nil),       // 31: cellquota.v1.CampaignSpec
+	(v1.CampaignState)(0),         // 32: cellquota.v1.CampaignState
+	(*v1.DomainRoute)(nil),        // 33: cellquota.v1.DomainRoute
+	(*v1.Adjustment)(nil),         // 34: cellquota.v1.Adjustment
+	(v1.Evidence)(0),              // 35: cellquota.v1.Evidence
+	(*v1.SkuUnits)(nil),           // 36: cellquota.v1.SkuUnits
+	(*v1.StockFacts)(nil),         // 37: cellquota.v1.StockFacts
+	(v1.AdjustmentKind)(0),        // 38: cellquota.v1.AdjustmentKind
+	(v1.AdjustmentOutcome)(0),     // 39: cellquota.v1.AdjustmentOutcome
+	(*v1.Operation)(nil),          // 40: cellquota.v1.Operation
+	(*v1.RebalanceMove)(nil),      // 41: cellquota.v1.RebalanceMove
+	(*v1.ConfirmedLimit)(nil),     // 42: cellquota.v1.ConfirmedLimit
+	(*v1.Term)(nil),               // 43: cellquota.v1.Term
+	(*v1.KeyInfo)(nil),            // 44: cellquota.v1.KeyInfo
+	(*v1.Approval)(nil),           // 45: cellquota.v1.Approval
+	(*v1.Token)(nil),              // 46: cellquota.v1.Token
+	(*v1.AuditEvent)(nil),         // 47: cellquota.v1.AuditEvent
 }
 var file_cellquota_store_v1_store_proto_depIdxs = []int32{
-	27, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	28, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
-	29, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
-	30, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	31, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	29, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
-	29, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	28, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
+	29, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
+	30, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
+	31, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	32, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	30, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
+	30, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
 	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
-	29, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
-	32, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	30, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
+	33, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
 	6,  // 10: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	28, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	33, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	29, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	34, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	35, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	36, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
-	10, // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
-	11, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	29, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
-	9,  // 20: cellquota.store.v1.Proof.settled:type_name -> cellquota.store.v1.SettledAdjustments
-	37, // 21: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	38, // 22: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	26, // 23: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	39, // 24: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	40, // 25: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
-	41, // 26: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
-	42, // 27: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	42, // 28: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	43, // 29: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	29, // 30: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	29, // 31: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	44, // 32: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	45, // 33: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	46, // 34: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
-	3,  // 35: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	29, // 36: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	29, // 37: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	29, // 38: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	42, // 39: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
-	29, // 40: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
-	3,  // 41: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
-	29, // 42: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	29, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	34, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	30, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	35, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	36, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	37, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	11, // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
+	12, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
+	30, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	10, // 20: cellquota.store.v1.Proof.settled:type_name -> cellquota.store.v1.SettledAdjustments
+	9,  // 21: cellquota.store.v1.Proof.attestation:type_name -> cellquota.store.v1.Attestation
+	30, // 22: cellquota.store.v1.Attestation.approved_at:type_name -> google.protobuf.Timestamp
+	38, // 23: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	39, // 24: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	27, // 25: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	40, // 26: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	41, // 27: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	42, // 28: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	43, // 29: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	43, // 30: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	44, // 31: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	30, // 32: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	30, // 33: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	45, // 34: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	46, // 35: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	47, // 36: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	3,  // 37: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
+	30, // 38: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	30, // 39: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	30, // 40: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	43, // 41: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
+	30, // 42: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
+	3,  // 43: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
+	30, // 44: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
@@ -2723,7 +2825,7 @@ func file_cellquota_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_store_v1_store_proto_rawDesc), len(file_cellquota_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
