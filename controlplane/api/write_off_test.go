@@ -154,7 +154,7 @@ func TestDeadCellRunbookWriteOff(t *testing.T) {
 			}
 			return nil
 		},
-		"campaign undersell night": func() error {
+		"undersell night": func() error {
 			_, err := sre.Reports.GetUndersell(ctx, &pb.GetUndersellRequest{CampaignId: "c"})
 			return err
 		},
