@@ -69,7 +69,11 @@ func (c *cli) showFaults(file string, out *pb.ValidateCampaignResponse) error {
 	var broken []rpcstatus.Violation
 	for _, f := range out.GetFaults() {
 		t.Rows = append(t.Rows, []string{f.GetPath(), count(f.GetLine()), count(f.GetColumn()), f.GetRule()})
-		broken = append(broken, rpcstatus.Violation{Field: fmt.Sprintf("%s:%d: %s", file, f.GetLine(), f.GetPath()), Rule: f.GetRule()})
+		at := fmt.Sprintf("%s:%d", file, f.GetLine())
+		if f.GetPath() != "" { // what is no YAML has none
+			at += ": " + f.GetPath()
+		}
+		broken = append(broken, rpcstatus.Violation{Field: at, Rule: f.GetRule()})
 	}
 	if len(broken) == 0 {
 		v.Lines = append(v.Lines, fmt.Sprintf("%s: campaign %s is valid", file, out.GetSpec().GetCampaignId()))
@@ -81,7 +85,10 @@ func (c *cli) showFaults(file string, out *pb.ValidateCampaignResponse) error {
 	if err := c.show(v); err != nil || len(broken) == 0 {
 		return err
 	}
-	return faulty(fmt.Sprintf("%s: %d faults", file, len(broken)), broken)
+	if c.Terminal && c.format == render.FormatTable {
+		broken = nil // both streams are the one screen, and the table is on it
+	}
+	return faulty(file+": "+faults(len(out.GetFaults())), broken)
 }
 
 func warnings(list []string) []string {

@@ -28,7 +28,7 @@ func (c *cli) campaignPreflight() *cobra.Command {
 				if err := c.show(preflightView(out)); err != nil || out.GetReady() {
 					return err
 				}
-				return fmt.Errorf("%s: not everybody could serve version %d: %w", args[0], out.GetVersion(), errPending)
+				return fmt.Errorf("%s: not everybody could serve version %d: %w", args[0], out.GetVersion(), errNotYet)
 			})
 		},
 	}
@@ -51,7 +51,7 @@ func (c *cli) campaignWait() *cobra.Command {
 	var what string
 	cmd := &cobra.Command{
 		Use: "wait CAMPAIGN --for STATE|final|version", Short: "Wait until a campaign is in a state; exit 6 past --timeout", Args: takes("CAMPAIGN"),
-		Long: "STATE is a campaign's state; PUBLISHED, CLOSED and SETTLED are reached by later ones too. final: every\n" +
+		Long: "STATE is a campaign's state, in any case; PUBLISHED, CLOSED and SETTLED are reached by later ones too. final: every\n" +
 			"SKU is FINAL_SOLD_OUT. version: every process and edge serves the newest version. A state that cannot\ncome any more ends with exit 4.",
 		Example: "  cellctl campaign wait double-eleven --for OPEN --timeout 2m\n  cellctl campaign wait double-eleven --for version",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,17 +70,17 @@ func (c *cli) campaignWait() *cobra.Command {
 	return cmd
 }
 
-// condition tells whether it is so; errEnded: it cannot come any more.
+// condition tells whether it is so; errNever: it cannot come any more.
 type condition func(ctx context.Context, cp *client.Client, campaign *pb.Campaign) (bool, error)
 
 func waitFor(what string) (condition, error) {
-	switch what {
+	switch strings.ToLower(what) {
 	case "final":
 		return allFinal, nil
 	case "version":
 		return allServe, nil
 	}
-	n, known := pb.CampaignState_value["CAMPAIGN_STATE_"+what]
+	n, known := pb.CampaignState_value["CAMPAIGN_STATE_"+strings.ToUpper(what)]
 	if !known || n == 0 {
 		return nil, usage("--for %q: must be a state such as CLOSED, final or version", what)
 	}
@@ -89,7 +89,7 @@ func waitFor(what string) (condition, error) {
 	}, nil
 }
 
-// reached tells whether a state is the wanted one or lies behind it; errEnded where
+// reached tells whether a state is the wanted one or lies behind it; errNever where
 // the wanted one cannot come any more.
 func reached(now, want pb.CampaignState) (bool, error) {
 	over := now == pb.CampaignState_CAMPAIGN_STATE_CLOSED || now == pb.CampaignState_CAMPAIGN_STATE_SETTLED
@@ -101,7 +101,7 @@ func reached(now, want pb.CampaignState) (bool, error) {
 	case want == pb.CampaignState_CAMPAIGN_STATE_CLOSED:
 		return over, nil
 	case over && want != pb.CampaignState_CAMPAIGN_STATE_SETTLED:
-		return false, fmt.Errorf("it is %s and will not be %s any more: %w", render.Word(now), render.Word(want), errEnded)
+		return false, fmt.Errorf("it is %s and will not be %s any more: %w", render.Word(now), render.Word(want), errNever)
 	}
 	return false, nil
 }
@@ -111,7 +111,7 @@ func allFinal(_ context.Context, _ *client.Client, campaign *pb.Campaign) (bool,
 		return true, nil
 	}
 	if campaign.GetState() == pb.CampaignState_CAMPAIGN_STATE_SETTLED {
-		return false, fmt.Errorf("it is SETTLED without being sold out: %w", errEnded)
+		return false, fmt.Errorf("it is SETTLED without being sold out: %w", errNever)
 	}
 	return false, nil
 }
@@ -143,7 +143,7 @@ func (c *cli) waitCampaign(ctx context.Context, cp *client.Client, id, what stri
 			return joinShown(c.show(campaignView(out, out.GetCampaign())), err)
 		}
 		if c.Clock.Sleep(ctx, waitEvery) != nil {
-			return joinShown(c.show(campaignView(out, out.GetCampaign())), fmt.Errorf("%s: %w: waiting for %s", id, errPending, what))
+			return joinShown(c.show(campaignView(out, out.GetCampaign())), fmt.Errorf("%s: %w: waiting for %s", id, errNotYet, what))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/client"
 	"github.com/cellquota/cellquota/controlplane/ctl/render"
 	"github.com/cellquota/cellquota/controlplane/ctl/target"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -21,10 +22,10 @@ func joinShown(shown, err error) error { return errors.Join(err, shown) }
 func (c *cli) campaignWatch() *cobra.Command {
 	return &cobra.Command{
 		Use: "watch CAMPAIGN", Short: "Follow a campaign: state, books, gates; ends when it is settled", Args: takes("CAMPAIGN"),
-		Long:    "On a terminal the page is drawn anew; elsewhere a line is written at each change, with -o json one\nJSON document a line. --timeout bounds one look, not the watch.",
+		Long:    "On a terminal the page is drawn anew; elsewhere a line is written at each change, with -o json one\nJSON document a line. --timeout bounds one look, not the watch. A control plane that is away is\nsaid on stderr and waited for, once the campaign was seen.",
 		Example: "  cellctl campaign watch double-eleven\n  cellctl campaign watch double-eleven -o json > sale.jsonl",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, last := cmd.Context(), ""
+			ctx, last, said, looks := cmd.Context(), "", "", 0
 			for {
 				settled := false
 				err := c.speak(ctx, target.Viewer, func(ctx context.Context, cp *client.Client) error {
@@ -33,9 +34,17 @@ func (c *cli) campaignWatch() *cobra.Command {
 						return err
 					}
 					settled = seen.campaign.GetState() == pb.CampaignState_CAMPAIGN_STATE_SETTLED
+					looks++
 					last, err = c.draw(seen, last)
 					return err
 				})
+				if looks > 0 && away(ctx, err) { // a fail-over is no end of a sale
+					if text := err.Error(); text != said {
+						fmt.Fprintln(c.Err, "no answer, still watching:", text)
+						said = text
+					}
+					err = nil
+				}
 				if err == nil && !settled {
 					err = c.Clock.Sleep(ctx, waitEvery)
 				}
@@ -45,6 +54,11 @@ func (c *cli) campaignWatch() *cobra.Command {
 			}
 		},
 	}
+}
+
+// away tells whether a look failed because nobody could answer just now.
+func away(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && (errors.Is(err, rpcstatus.ErrUnavailable) || errors.Is(err, rpcstatus.ErrDeadline) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // sight is one look at a campaign.

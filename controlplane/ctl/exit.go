@@ -30,6 +30,11 @@ var (
 	errUsage = errors.New("wrong usage")
 	// errPending: it is still under way.
 	errPending = errors.New("still pending")
+	// errNotYet: what was asked about is not so yet; nobody is at work on it for this
+	// command.
+	errNotYet = errors.New("not yet")
+	// errNever: what was waited for cannot come any more.
+	errNever = errors.New("that cannot come any more")
 	// errUnchecked: something could not be checked.
 	errUnchecked = errors.New("something could not be checked")
 	// errBroken: an invariant is broken.
@@ -52,6 +57,8 @@ var exits = []struct {
 	{errUnchecked, ExitUnavailable},
 	{demo.ErrUnchecked, ExitUnavailable},
 	{errPending, ExitUnavailable},
+	{errNotYet, ExitUnavailable},
+	{errNever, ExitRefused},
 	{errEnded, ExitRefused},
 	{errFaulty, ExitRefused},
 	{errRefused, ExitRefused},

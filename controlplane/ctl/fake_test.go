@@ -34,6 +34,7 @@ type fake struct {
 	seen     []proto.Message
 	ops      map[string]*pb.Operation
 	verdict  *pb.VerifyResponse
+	looks    int                          // at the campaign flaky
 	resolved map[string][]*pb.ResolvedRow // by request id
 	asked    int                          // requests of the largest ResolveRequests
 }
@@ -210,6 +211,17 @@ func (f *fake) GetCampaign(_ context.Context, in *pb.GetCampaignRequest) (*pb.Ge
 	switch in.GetCampaignId() {
 	case "over":
 		c.State = pb.CampaignState_CAMPAIGN_STATE_CLOSED
+	case "flaky": // on sale, then nobody answers for as long as a client tries, then settled
+		f.mu.Lock()
+		f.looks++
+		looks := f.looks
+		f.mu.Unlock()
+		if looks > 1 && looks < 10 {
+			return nil, fmt.Errorf("%w: the view is gone", rpcstatus.ErrUnavailable)
+		}
+		if looks > 1 {
+			c.State = pb.CampaignState_CAMPAIGN_STATE_SETTLED
+		}
 	case "settled":
 		c.State, c.Spec.Cells = pb.CampaignState_CAMPAIGN_STATE_SETTLED, []string{"cell-1", "cell-9"}
 		c.FinalSkus = []string{"phone-x"}

@@ -22,6 +22,14 @@ func faulty(what string, violations []rpcstatus.Violation) error {
 	return &usageError{what, violations}
 }
 
+// faults counts them in words.
+func faults(n int) string {
+	if n == 1 {
+		return "1 fault"
+	}
+	return fmt.Sprintf("%d faults", n)
+}
+
 // usageError says its own text and is errUsage.
 type usageError struct {
 	text       string
@@ -37,6 +45,7 @@ var advice = []struct {
 	say string
 }{
 	{errPending, "it goes on without you: cellctl op wait ID"},
+	{errNotYet, "it takes nothing to ask again; --timeout gives it longer where the command waits"},
 	{errUnchecked, "bring back what did not answer, then check again"},
 	{errBroken, "stop selling and keep the data: the breaches above name what to look at"},
 	{target.ErrNone, "give --endpoints-file FILE or --context NAME, or set " + target.EndpointsVariable},
