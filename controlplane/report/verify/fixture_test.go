@@ -88,8 +88,10 @@ func newWorldOf(t *testing.T, mode core.Inventory) *world {
 	}
 	w.cut.Revision, w.cut.Books = 7, []core.Book{book}
 	w.cut.Campaigns = []core.Campaign{{
-		Spec: core.CampaignSpec{ID: "c", Scope: core.ScopeSKU, OpenAt: time.Now().Add(-time.Hour), CloseAt: time.Now().Add(time.Hour), Reclaim: core.ReclaimManual,
-			SKUs: []core.SKUSpec{{ID: "s", Inventory: mode}}},
+		Spec: core.CampaignSpec{
+			ID: "c", Scope: core.ScopeSKU, OpenAt: time.Now().Add(-time.Hour), CloseAt: time.Now().Add(time.Hour), Reclaim: core.ReclaimManual,
+			SKUs: []core.SKUSpec{{ID: "s", Inventory: mode}},
+		},
 		State: core.CampaignPublished, Version: 2,
 	}}
 	w.cut.Physical = []core.PhysicalStock{{SKU: "s", Units: q(100), Limits: map[ids.CampaignID]quantity.Quantity{"c": q(100)}, Version: 1}}
