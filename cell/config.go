@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/cellquota/cellquota/internal/config"
@@ -64,10 +65,16 @@ func (c Config) Check(problem func(key, rule string)) {
 	case !config.Encrypted(c.Provider.URL, c.Dev):
 		problem("provider.url", "must begin with https:// unless dev: true and on loopback")
 	}
+	if !memberName.MatchString(c.Orders.Member) {
+		problem("orders.member", "must be at most 249 of A-Z a-z 0-9 . _ -")
+	}
 	c.Redis.TLS.Check(problem, "redis.tls", c.Dev, c.Redis.Addrs)
 	c.Kafka.TLS.Check(problem, "kafka.tls", c.Dev, c.Kafka.Brokers)
 	c.Kafka.SASL.Check(problem, "kafka.sasl")
 }
+
+// memberName is what a broker takes as the name of a group's member.
+var memberName = regexp.MustCompile(`^[A-Za-z0-9._-]{0,249}$`)
 
 // ControlPlane says where the process registers.
 type ControlPlane struct {
@@ -151,6 +158,7 @@ type Orders struct {
 	BatchMax  int           `config:"batch_max" default:"500" min:"1" max:"5000" doc:"messages in one transaction"`
 	BatchWait time.Duration `config:"batch_wait" default:"2ms" min:"0s" max:"1s" doc:"how long a batch waits for more messages"`
 	// The brokers' group.min.session.timeout.ms (6 s by default) is the least they accept.
+	Member         string        `config:"member" default:"" doc:"name of this process in the consumer group, the same after each restart and of no other process of the cell: its partitions wait for it and are its again at once; empty: nameless, and after a crash they wait for session_timeout"`
 	SessionTimeout time.Duration `config:"session_timeout" default:"6s" min:"1s" max:"5m" doc:"how long the group keeps the partitions of a process that died without a word"`
 }
 

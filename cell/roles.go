@@ -93,7 +93,7 @@ func (p *parts) startRelay(group *lifecycle.Group) error {
 func (p *parts) startOrders(group *lifecycle.Group) error {
 	consumer, err := orders.New(orders.Config{
 		Cell: p.cell, Brokers: p.cfg.Kafka.Brokers, Topic: p.cfg.Kafka.Topic, BatchMax: p.cfg.Orders.BatchMax, BatchWait: p.cfg.Orders.BatchWait,
-		SessionTimeout: p.cfg.Orders.SessionTimeout,
+		SessionTimeout: p.cfg.Orders.SessionTimeout, Member: p.cfg.Orders.Member,
 	}, p.shard, p.clock, p.log, p.registry, p.kafka...)
 	if err != nil {
 		return err

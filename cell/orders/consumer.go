@@ -43,8 +43,13 @@ type Config struct {
 	// SessionTimeout is how long the group keeps the partitions of a process that died without a word;
 	// default 6 s. Positions are the shard's, so that a process taken for dead too early does no harm.
 	SessionTimeout time.Duration
-	RetryMin       time.Duration // back-off after a fault; default 50 ms
-	RetryMax       time.Duration // default 2 s
+	// Member names this process in the group across restarts (static membership, KIP-345): one that died
+	// without a word takes its partitions back as soon as it is there again. Of no other live process of the
+	// cell: two of one name take the place from each other. Empty: nameless, and a restart waits for
+	// SessionTimeout. [A-Za-z0-9._-], at most 249 characters.
+	Member   string
+	RetryMin time.Duration // back-off after a fault; default 50 ms
+	RetryMax time.Duration // default 2 s
 }
 
 // Consumer applies the partitions that the group hands to this process.
@@ -84,6 +89,9 @@ func New(cfg Config, store Store, clk clock.Clock, log *slog.Logger, reg prometh
 		return nil, err
 	}
 	c := &Consumer{cfg: cfg, store: store, clock: clk, log: log, metrics: m, owned: map[int32]*partition{}, made: make(chan struct{})}
+	if cfg.Member != "" {
+		options = append([]kgo.Opt{kgo.InstanceID(cfg.Member)}, options...)
+	}
 	c.client, err = kafka.New(cfg.Brokers, append([]kgo.Opt{
 		kgo.ClientID(events.ClientID(cfg.Cell, "orders")),
 		kgo.MetadataMinAge(events.MetadataMinAge), kgo.MetadataMaxAge(events.MetadataMaxAge), kgo.RetryBackoffFn(events.RetryBackoff),
@@ -131,7 +139,7 @@ func (c *Consumer) Applied() int64 { return c.applied.Load() }
 
 // Run consumes until ctx ends, then leaves the group.
 func (c *Consumer) Run(ctx context.Context) error {
-	defer c.client.Close() // leaves the group
+	defer c.leave(ctx)
 	defer context.AfterFunc(ctx, c.endAll)()
 	for {
 		fetches := c.poll(ctx)
@@ -150,6 +158,30 @@ func (c *Consumer) Run(ctx context.Context) error {
 		wg.Wait()
 		c.fetchesFailed(ctx, fetches) // after the records: they belong to the position that is looked at anew
 		c.commitOffsets(ctx)
+	}
+}
+
+// leaveTimeout bounds the farewell of a named member; without one its partitions wait for SessionTimeout.
+const leaveTimeout = 2 * time.Second
+
+// leave ends the client, which leaves the group, and does it for a named member too: the client leaves its
+// place for it, and the other processes of the cell would wait for somebody who was stopped.
+func (c *Consumer) leave(ctx context.Context) {
+	defer c.client.Close()
+	if c.cfg.Member == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	err := c.client.LeaveGroupContext(ctx) // no more heartbeats: they would join anew
+	if err == nil {
+		var left kadm.LeaveGroupResponses
+		if left, err = c.admin.LeaveGroup(ctx, kadm.LeaveGroup(events.GroupID(c.cfg.Cell)).InstanceIDs(c.cfg.Member)); err == nil {
+			err = left.Error()
+		}
+	}
+	if err != nil {
+		c.log.Warn("left without a word: the partitions wait for the session to end", telemetry.Event, "orders_leave_failed", telemetry.Error, err)
 	}
 }
 

@@ -57,6 +57,7 @@ type bench struct {
 	build    ids.Build
 	store    *shard.Store
 	session  time.Duration // of consumers; 0: their default
+	member   string        // of the next consumer
 }
 
 // manual: a record says itself which partition it belongs to.
@@ -111,7 +112,7 @@ func (b *bench) open() *shard.Store {
 func (b *bench) consume(store orders.Store) (c *orders.Consumer, reg *prometheus.Registry, stop func()) {
 	b.t.Helper()
 	reg = prometheus.NewRegistry()
-	c, err := orders.New(orders.Config{Cell: cell, Brokers: b.kafka.Brokers(), BatchMax: 50, BatchWait: time.Millisecond, SessionTimeout: b.session, RetryMax: 100 * time.Millisecond},
+	c, err := orders.New(orders.Config{Cell: cell, Brokers: b.kafka.Brokers(), BatchMax: 50, BatchWait: time.Millisecond, SessionTimeout: b.session, Member: b.member, RetryMax: 100 * time.Millisecond},
 		store, clock.System(), slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), reg)
 	b.must(err)
 	ctx, cancel := context.WithCancel(b.t.Context())

@@ -5,6 +5,8 @@
 //   - A consumer group only hands out partitions. Where a partition goes on is the shard's word: the
 //     position that was committed with the orders. Offsets are committed to Kafka after that, for lag
 //     tools alone (K74).
+//   - A process with a name (Config.Member) keeps its place in the group while it is away and has its
+//     partitions at once when it is back from a crash; one that is stopped gives them up, name or not.
 //   - A batch that another consumer applied is dropped and the stored position sought (ErrPositionLost),
 //     so two consumers of one partition, or one that wakes up late, do no harm.
 //   - Only errors of the data itself (what cannot be decoded, SQLSTATE classes 22 and 23) lead to

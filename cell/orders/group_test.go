@@ -62,6 +62,44 @@ func TestALockedShardDoesNotChurnTheGroup(t *testing.T) {
 	}
 }
 
+// TestAMemberTakesItsPlaceBack: a named process that died without a word consumes again as soon as it is back,
+// though the group would keep its place for a minute; one that is stopped leaves its partitions to the
+// others at once.
+func TestAMemberTakesItsPlaceBack(t *testing.T) {
+	b := newBench(t, 2)
+	b.session = time.Minute
+	b.member = "cell-1.p1"
+	_, _, die := b.consume(b.store)
+	b.produce(b.record("u1", "r", 0), b.record("u2", "r", 1))
+	b.eventually(2, "orders")
+	farewells := b.muffle()
+	die()
+	if farewells.Load() == 0 {
+		t.Fatal("it had no farewell to muffle")
+	}
+	_, _, stop := b.consume(b.store)
+	b.produce(b.record("u3", "r", 0), b.record("u4", "r", 1))
+	b.eventually(4, "orders")
+
+	b.member = "cell-1.p2"
+	b.consume(b.open())
+	b.produce(b.record("u5", "r", 0), b.record("u6", "r", 1))
+	b.eventually(6, "orders")
+	stop()
+	b.produce(b.record("u7", "r", 0), b.record("u8", "r", 1))
+	b.eventually(8, "orders")
+}
+
+// muffle keeps the next farewell from the group: for it somebody dies without a word.
+func (b *bench) muffle() *atomic.Int64 {
+	var n atomic.Int64
+	b.kafka.Fake().ControlKey(kmsg.LeaveGroup.Int16(), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		n.Add(1)
+		return req.ResponseKind(), nil, true
+	})
+	return &n
+}
+
 // TestMorePartitionsInMidSale is K80: partitions are added to the topic while two consumers run. What a
 // producer of the new number puts there becomes orders without a restart, and a user whose messages
 // lie in an old and a new partition has one order.

@@ -234,3 +234,22 @@ func (p *local) count(campaign, query string) (sum int) {
 	}
 	return sum
 }
+
+// word is the least answer of the cells to a query for one word.
+func (p *local) word(campaign, query string) (least string) {
+	p.t.Helper()
+	for _, cell := range p.endpoints().Cells {
+		conn, err := pgx.Connect(p.t.Context(), cell.Postgres)
+		var s *string
+		if err == nil {
+			err = errors.Join(conn.QueryRow(p.t.Context(), query, campaign).Scan(&s), conn.Close(p.t.Context()))
+		}
+		if err != nil {
+			p.t.Fatalf("cell %s: %v", cell.CellID, err)
+		}
+		if s != nil && (least == "" || *s < least) {
+			least = *s
+		}
+	}
+	return least
+}

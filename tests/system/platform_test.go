@@ -177,6 +177,8 @@ type sale struct {
 	Cells       []string
 	Stock       int    // physical; 0: the limit
 	TopUp       string // the policy; empty: by hand
+	Rules       string // one more line of the campaign; empty: none
+	SKURules    string // one more line of its SKU; empty: none
 }
 
 var campaignFile = template.Must(template.New("campaign").Parse(`apiVersion: cellquota/v1
@@ -186,6 +188,7 @@ open_at: {{.Open}}
 close_at: {{.Close}}
 reservation_ttl: {{.TTL}}
 refund_rule: NO_RESTOCK
+{{.Rules}}
 skus:
   - sku_id: phone-x
     physical_stock: {{if .Stock}}{{.Stock}}{{else}}{{.Limit}}{{end}}
@@ -193,6 +196,9 @@ skus:
     price: {amount: "4999.00", currency: CNY}
     reserve: {{.Reserve}}
     split: {policy: EQUAL}
+{{- if .SKURules}}
+    {{.SKURules}}
+{{- end}}
 {{- if .TopUp}}
     top_up: {{.TopUp}}
 {{- end}}

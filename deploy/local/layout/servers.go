@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -107,6 +108,7 @@ func (p Plan) cell(c Cell, s Server) (string, error) {
 	d.put("kafka.brokers", []string{p.Kafka.Addr})
 	d.put("kafka.topic", c.Topic)
 	d.put("kafka.partitions", topicPartitions)
+	d.put("orders.member", strings.ReplaceAll(s.Name, "/", ".")) // the same after each restart
 	d.put("shard.dsn_file", p.DSNFile(c, RoleApp))
 	if p.Options.TLS {
 		d.put("redis.tls", p.storeTLS(s.Name))
