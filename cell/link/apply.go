@@ -83,12 +83,19 @@ func (s *session) directive(ctx context.Context, d *pb.Directive) error {
 		return nil
 	case errors.Is(err, shard.ErrFenced), errors.Is(err, shard.ErrNoWriter), errors.Is(err, shard.ErrTermLower), ctx.Err() != nil:
 		return fmt.Errorf("%w: directive %s: %w", errOutdated, d.GetDirectiveId(), err)
-	case permanent(err):
+	case permanent(err) && !faultOfOurs(d, err):
 		s.unsent.put(refusal(d, err.Error()))
 	}
 	s.Logger.WarnContext(ctx, "directive not carried out", telemetry.Event, "link_directive_failed", telemetry.AdjustmentID, d.GetDirectiveId(),
-		telemetry.Error, err.Error(), telemetry.Retryable, !permanent(err))
+		telemetry.Error, err.Error(), telemetry.Retryable, !permanent(err) || faultOfOurs(d, err))
 	return nil
+}
+
+// faultOfOurs: what an adjustment writes is the shard's own arithmetic; a row that the database refuses
+// there is a fault of the shard or its schema, and once that is mended the same adjustment does. Its units
+// stay booked as on their way until then.
+func faultOfOurs(d *pb.Directive, err error) bool {
+	return d.GetAdjustment() != nil && errors.Is(err, shard.ErrBadData)
 }
 
 // permanent errors are of the directive itself: the same words will never do.

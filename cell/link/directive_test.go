@@ -283,3 +283,21 @@ func TestCampaignAcks(t *testing.T) {
 		t.Fatalf("%v", a)
 	}
 }
+
+// TestAGrantIsNotRefusedForAFaultOfTheShard: a ledger entry that the database refuses (its partition is
+// away) is no answer about the grant; once the shard is mended the same grant is applied.
+func TestAGrantIsNotRefusedForAFaultOfTheShard(t *testing.T) {
+	p, _, s := selling(t)
+	part := fmt.Sprintf("cellquota_ledger.%q", campaign)
+	p.exec("ALTER TABLE cellquota.ledger DETACH PARTITION " + part)
+	s.order(adjustment("g2", 2, grantKind, 5))
+	s.order(adjustment("g1", 1, grantKind, 10)) // what was decided before is told as ever
+	if r := expect(s, (*pb.LinkRequest).GetDirectiveResult); r.GetDirectiveId() != "g1" {
+		t.Fatalf("told: %v", r)
+	}
+	p.exec(fmt.Sprintf("ALTER TABLE cellquota.ledger ATTACH PARTITION %s FOR VALUES IN ('%s')", part, campaign))
+	s.order(adjustment("g2", 2, grantKind, 5))
+	if r := s.result("g2"); r.GetOutcome() != pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_APPLIED || r.GetStock().GetAvailable() != 15 {
+		t.Fatalf("once the shard is mended: %v", r)
+	}
+}

@@ -26,13 +26,14 @@ SELECT pg_try_advisory_lock(cellquota.lock_key() + 1);
 
 -- The lock of the process that writes the gates of the cell's mirrors.
 -- name: gates_try
-SELECT pg_try_advisory_lock(cellquota.lock_key() + 2);
+SELECT pg_try_advisory_lock(cellquota.lock_key() + 8);
 
--- The longest that any session of this database has been waiting for a lock.
+-- The longest that any of the cell's own sessions has been waiting for a row or a table. Whoever waits
+-- for an advisory lock waits for its turn, and other roles (a backup, an operator) sell nothing.
 -- name: longest_lock_wait
 SELECT coalesce(max(extract(epoch FROM clock_timestamp() - l.waitstart)), 0)::float8
 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid -- a wait for a row is one for a transaction, which is of no database
-WHERE NOT l.granted AND a.datname = current_database();
+WHERE NOT l.granted AND l.locktype IN ('transactionid', 'tuple', 'relation') AND a.datname = current_database() AND a.usename = current_user;
 
 -- name: shard_now
 SELECT cellquota.now();

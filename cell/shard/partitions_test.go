@@ -75,7 +75,8 @@ func benchAt(t *testing.T, step int64) *bench {
 }
 
 // TestMigrationUnderSale: this program sells on a schema of step 2, goes on while it is migrated, and
-// afterwards; no entry is lost, changed or numbered anew, and every later campaign has a partition of its own.
+// afterwards; no entry is lost, changed or numbered anew, and every later campaign has a partition of its
+// own, as has one that is installed in the middle. Nothing that a live cell holds stops it.
 func TestMigrationUnderSale(t *testing.T) {
 	b := benchAt(t, 2)
 	b.sell(10_000)
@@ -94,6 +95,10 @@ func TestMigrationUnderSale(t *testing.T) {
 				t.Errorf("order %d: %v", n, err)
 				break
 			}
+			if held, err := b.store.TryGateLock(b.ctx); err != nil || !held { // as a cell that lives says it again and again
+				t.Errorf("order %d: the gates' lock is held %t, %v", n, held, err)
+				break
+			}
 		}
 		sold <- n
 	}()
@@ -103,7 +108,12 @@ func TestMigrationUnderSale(t *testing.T) {
 		}
 		return nil
 	})
+	if held, err := b.store.TryReporterLock(b.ctx); err != nil || !held {
+		t.Fatalf("the reporter's lock is held %t, %v", held, err)
+	}
+	installed := b.installInTheMiddle()
 	b.must(migrate.Up(b.ctx, b.db.DSN()))
+	b.must(<-installed)
 	done.Store(true)
 	n := <-sold
 	if got := entries(); got != was {
@@ -122,9 +132,28 @@ func TestMigrationUnderSale(t *testing.T) {
 	next := rules(phone)
 	next.Spec.CampaignId = "next"
 	b.install(next)
-	if got := one[string](b, "SELECT string_agg(campaign_id || '=' || part, ' ' ORDER BY campaign_id) FROM cellquota.v_ledger_parts"); got != "double-eleven=before_00003 next=next" {
+	if got := one[string](b, "SELECT string_agg(campaign_id || '=' || part, ' ' ORDER BY campaign_id) FROM cellquota.v_ledger_parts"); got != "double-eleven=before_00003 middle=middle next=next" {
 		t.Errorf("partitions: %s", got)
 	}
+}
+
+// installInTheMiddle installs a campaign while step 3 runs: when the ledger, which it takes first, is its.
+func (b *bench) installInTheMiddle() <-chan error {
+	watch, done := b.db.Conn(b.t), make(chan error, 1)
+	go func() {
+		held := false
+		for !held && b.ctx.Err() == nil {
+			if err := watch.QueryRow(b.ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE granted AND mode = 'AccessExclusiveLock' AND locktype = 'relation'
+				AND relation = 'cellquota.ledger'::regclass)`).Scan(&held); err != nil {
+				break // renamed by now: it runs, or is over
+			}
+		}
+		next := rules(phone)
+		next.Spec.CampaignId = "middle"
+		_, err := b.store.InstallRules(b.ctx, 1, "term-1", next)
+		done <- err
+	}()
+	return done
 }
 
 // TestAnEmptyShardIsMigrated, and a second program that was there before opens its door again.

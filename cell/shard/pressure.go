@@ -71,8 +71,8 @@ func (p *pressure) read(at time.Time) Pressure {
 // Pressure is what this process's order transactions met within the last seconds.
 func (s *Store) Pressure() Pressure { return s.pressure.read(s.clock.Now()) }
 
-// LongestLockWait is how long whoever waits longest in this database has been waiting for a lock, of
-// whatever process.
+// LongestLockWait is how long whichever session of the cell's role waits longest, in whatever process,
+// has been waiting for a row or a table of this database.
 func (s *Store) LongestLockWait(ctx context.Context) (time.Duration, error) {
 	var seconds float64
 	err := s.pool.QueryRow(ctx, sql("longest_lock_wait")).Scan(&seconds)

@@ -64,7 +64,8 @@ CREATE OR REPLACE VIEW cellquota.v_ledger AS SELECT entry_id, campaign_id, sku_i
   before_available, after_available, before_reserved, after_reserved, before_confirmed, after_confirmed, source, actor, reverses, created_at FROM cellquota.ledger;
 CREATE OR REPLACE VIEW cellquota.v_ledger_writers AS SELECT entry_id, campaign_id, sku_id, action, business_no, stock_version, fence_version, created_at FROM cellquota.ledger;
 
--- Which partition has a campaign's entries. Retention detaches one when all its campaigns are settled.
+-- Which partition has a campaign's entries. Nobody detaches one yet: an operator may, once all its
+-- campaigns are settled, and it is immutable then too.
 CREATE TABLE cellquota.ledger_parts (
   campaign_id text COLLATE "C" PRIMARY KEY,
   part        text NOT NULL,
