@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cellquota/cellquota/internal/testkit"
+	"github.com/cellquota/cellquota/internal/testkit/fault"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -150,4 +151,35 @@ func TestBaselineBackAndForth(t *testing.T) {
 		t.Errorf("%d orders and %d left of %d units", orders, available, units)
 	}
 	t.Logf("%d orders, %d of them by the shard alone", orders, w.count("SELECT count(*) FROM cellquota.ledger WHERE source = 'direct'"))
+}
+
+// TestWhoAloneLosesRedisLeavesTheOthersAlone: of two processes one is cut off from Redis. It closes the mirror of
+// the other once, learns from the newer build that Redis is there, and lets it sell.
+func TestWhoAloneLosesRedisLeavesTheOthersAlone(t *testing.T) {
+	w := newWorld(t)
+	wire := fault.New(t, w.redis.Addr())
+	p := w.start("--direct-baseline-after=100ms").ready()
+	q := w.start("--direct-baseline-after=100ms", "--redis-addrs="+wire.Addr()).ready()
+	w.install(1, baselineOf(20))
+	w.grant(1, 1000)
+	p.stocked(1000)
+	q.stocked(1000)
+	minted := func() int64 {
+		return w.count("SELECT minted_count FROM cellquota.v_mirrors WHERE scope_key = $1", phone)
+	}
+	before := minted()
+	wire.Break()
+	testkit.Eventually(t, patience, func() error {
+		if n := minted(); n < before+2 {
+			return fmt.Errorf("build %d, from %d: no try and no rebuild", n, before)
+		}
+		return nil
+	})
+	p.eventually("after", pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
+	after := minted()
+	testkit.Hold(t, 4*time.Second, "one process has no Redis")
+	if n := minted(); n != after {
+		t.Errorf("%d more builds", n-after)
+	}
+	want(t, p.exchange(w.ask("late", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
 }

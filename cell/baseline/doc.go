@@ -18,8 +18,8 @@
 //
 // A process dies between two steps: its claim ends by the shard's clock and another one mints; a build
 // that was raised and not opened sells nothing and harms nobody. A process that alone has lost Redis
-// closes the others' mirror once and is overtaken by their rebuild; it waits twice as long before it
-// tries again, up to a minute.
+// closes the others' mirror once and is overtaken by their rebuild; by the newer build it knows that they
+// have Redis, and tries again after a minute, then two, up to half an hour (they may die meanwhile).
 //
 // # Neighbours
 //

@@ -45,7 +45,11 @@ type Config struct {
 const (
 	pingTimeout = 2 * time.Second
 	raisedPoll  = 20 * time.Millisecond
-	longestWait = time.Minute // between two tries of a process that is overtaken again and again
+	longestWait = time.Minute // between two tries that nobody overtook
+	// Whoever is overtaken has lost Redis alone: others have it and built a mirror anew. Each try closes
+	// that one for as long as a rebuild takes, so they are few: after one minute, two, four, …
+	overtakenWait    = time.Minute
+	overtakenLongest = 30 * time.Minute
 )
 
 // Loop opens baselines, and tells this process which are open.
@@ -67,8 +71,21 @@ type Loop struct {
 
 // tried is what the loop remembers of a scope while Redis is away.
 type tried struct {
-	times int
-	at    time.Time
+	times     int
+	at        time.Time
+	build     ids.Build // of the last try; zero: it was not minted
+	overtaken int       // tries after which others made a newer build, in a row
+}
+
+// wait is the least time after the last try; raised is the shard's build.
+func (t *tried) wait(raised ids.Build, after time.Duration) time.Duration {
+	if !t.build.IsZero() && raised.Compare(t.build) > 0 {
+		t.overtaken, t.build = t.overtaken+1, ids.Build{}
+	}
+	if t.overtaken > 0 {
+		return min(overtakenWait<<min(t.overtaken-1, 8), overtakenLongest)
+	}
+	return min(after<<(t.times-1), longestWait)
 }
 
 // New makes a loop; scopes names the mirrors that have a baseline, at each look.
@@ -152,11 +169,11 @@ func (l *Loop) lookAt(ctx context.Context, s admission.Scope, fence int64) (bool
 		t = &tried{}
 		l.tries[s] = t
 	}
-	if t.times > 0 && l.clock.Now().Sub(t.at) < min(l.cfg.After<<(t.times-1), longestWait) {
+	if t.times > 0 && l.clock.Now().Sub(t.at) < t.wait(raised, l.cfg.After) {
 		return false, nil
 	}
 	t.times, t.at = min(t.times+1, 16), l.clock.Now()
-	build, err := l.begin(ctx, s)
+	build, err := l.begin(ctx, s, t)
 	if errors.Is(err, shard.ErrBusy) {
 		t.times-- // another process is at it
 		return false, nil
@@ -170,13 +187,14 @@ func (l *Loop) lookAt(ctx context.Context, s admission.Scope, fence int64) (bool
 }
 
 // begin mints, raises and opens.
-func (l *Loop) begin(ctx context.Context, s admission.Scope) (ids.Build, error) {
+func (l *Loop) begin(ctx context.Context, s admission.Scope, t *tried) (ids.Build, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
 	mint, err := l.shard.MintBuild(ctx, s.Campaign, s.Key(), l.cfg.Owner, 2*l.cfg.Timeout)
 	if err != nil {
 		return ids.Build{}, err
 	}
+	t.build = mint.Build
 	if err := l.raise(ctx, s, mint); err != nil {
 		return ids.Build{}, err
 	}

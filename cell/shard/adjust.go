@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -194,6 +195,9 @@ func (t tx) decide(ctx context.Context, a Adjustment, stock StockFacts) (Adjustm
 		delta = -units
 	}
 	if outcome == Applied {
+		if err := t.unhurried(ctx, units); err != nil {
+			return AdjustmentResult{}, err
+		}
 		m := moves{{campaign: a.Campaign, sku: a.SKU, action: string(a.Kind), businessNo: a.ID, available: delta}}
 		if err := t.apply(ctx, m, "adjustment", "control-plane"); err != nil {
 			return AdjustmentResult{}, err
@@ -208,6 +212,22 @@ func (t tx) decide(ctx context.Context, a Adjustment, stock StockFacts) (Adjustm
 		return AdjustmentResult{}, err
 	}
 	return AdjustmentResult{Outcome: outcome, Stock: after}, t.leave(ctx, a.effect(outcome, delta, after.Version))
+}
+
+// A move of more units than manyRows may take muchTime: in TOKEN mode each is a row to mint or to seal,
+// and on a busy machine 100,000 take longer than an order's statement may.
+const (
+	manyRows = 10_000
+	muchTime = time.Minute
+)
+
+// unhurried raises the bound on statements for the rest of the transaction.
+func (t tx) unhurried(ctx context.Context, units int32) error {
+	if units <= manyRows {
+		return nil
+	}
+	_, err := t.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", millis(muchTime))
+	return err
 }
 
 // asked is what the order asked for; a void asks for nothing.

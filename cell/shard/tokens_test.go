@@ -180,3 +180,18 @@ func TestSchemaOfStepTwoHasNoTokens(t *testing.T) {
 	b.must(migrate.Up(b.ctx, b.db.DSN()))
 	b.install(r)
 }
+
+// TestManyRowsAreNotHurried: a grant and a return of 20,000 rows pass a bound on statements that orders keep.
+func TestManyRowsAreNotHurried(t *testing.T) {
+	b := newBench(t)
+	b.sell(1, tokens)
+	hurried, _ := b.open(shard.Config{StatementTimeout: 100 * time.Millisecond}, nil)
+	hurried.SetWriter(shard.Writer{FenceVersion: 1, Group: group})
+	for _, kind := range []shard.AdjustmentKind{shard.Grant, shard.Return} {
+		res, err := hurried.ApplyAdjustment(b.ctx, b.numbered(phone, kind, 20_000))
+		b.must(err)
+		if res.Outcome != shard.Applied {
+			t.Fatalf("%s: %+v", kind, res)
+		}
+	}
+}
