@@ -226,7 +226,7 @@ func (t tx) unhurried(ctx context.Context, units int32) error {
 	if units <= manyRows {
 		return nil
 	}
-	_, err := t.Exec(ctx, "SELECT set_config('statement_timeout', $1, true)", millis(muchTime))
+	_, err := t.Exec(ctx, sql("statement_bound"), millis(muchTime))
 	return err
 }
 

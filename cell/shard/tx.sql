@@ -14,3 +14,7 @@ SELECT current_setting('synchronous_standby_names'), current_setting('synchronou
 
 -- name: carried_known
 SELECT to_regclass('cellquota.carried_requests') IS NOT NULL;
+
+-- How long each later statement of this transaction may take, in milliseconds.
+-- name: statement_bound
+SELECT set_config('statement_timeout', $1, true);

@@ -57,6 +57,8 @@ func TestOtherWaysToSell(t *testing.T) {
 		t.Errorf("the story of %s:\n%s", serial, out)
 	}
 
+	p.lastUnit(sale{ID: "last", Limit: 1, TTL: "10m", Stock: stock})
+
 	quick := sale{ID: "quick", Limit: 2000, TTL: "5s", Stock: stock, Rules: "ack_mode: REDIS"}
 	p.publish(quick)
 	choir, voices, silence = p.sing(quick.ID, 50*time.Millisecond)
@@ -69,6 +71,27 @@ func TestOtherWaysToSell(t *testing.T) {
 	p.quiet(quick.ID)
 	stop()
 	p.holds(quick.ID, voices)
+}
+
+// lastUnit is K85 through the doors that people use: 200 customers at the edge and an operator's `quota return` are
+// after one unit at the same time. One of them has it.
+func (p *local) lastUnit(s sale) {
+	p.t.Helper()
+	p.publish(s)
+	done := p.load(p.t.Context(), "--campaign", s.ID, "--sku", "phone-x", "--users", "200", "--rate", "0", "--press", "2", "--pay", "1", "--patience", "20s", "--prefix", s.ID)
+	out, code := p.ctl("quota", "return", s.ID, "phone-x", "cell-1", "1", "--operation-id", "last-one", "--yes", "--timeout", "30s")
+	if <-done != 0 || code != 0 && code != 4 {
+		p.t.Errorf("load, or the return: exit %d, %s", code, out)
+	}
+	back := 0
+	if code == 0 {
+		back = 1
+	}
+	if orders := p.count(s.ID, "SELECT count(*) FROM cellquota.v_orders WHERE campaign_id = $1"); orders+back != 1 {
+		p.t.Errorf("%d orders, and %d came back, of one unit", orders, back)
+	}
+	p.holdsAfter(s.ID)
+	p.must("verify", "--campaign", s.ID, "--timeout", "30s")
 }
 
 // buyers lets some customers of every kind buy, and gives their history.
