@@ -145,7 +145,10 @@ func TestABackupRestoredUnderALivingLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.etcd.Start(t, 0)
-	r.topUp("a0", "cell-1", 400) // the whole reserve
+	testkit.Eventually(t, wait, func() error { // the client finds the server again in its own time
+		_, err := r.tryTopUp("a0", "cell-1", 400) // the whole reserve
+		return err
+	})
 	r.settled("a0")
 	r.etcd.Stop(t, 0)
 	if err := errors.Join(os.RemoveAll(r.etcd.DataDir(0)), os.CopyFS(r.etcd.DataDir(0), os.DirFS(kept))); err != nil {
