@@ -120,6 +120,13 @@ func (h *health) clocks(ctx context.Context) {
 	}
 }
 
+// redis tells whether Redis answered this process when it was last asked.
+func (h *health) redis() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known["redis"] == ""
+}
+
 // skewed tells whether the clocks differ too much for this process to judge anything by time.
 func (h *health) skewed() bool {
 	h.mu.Lock()

@@ -247,6 +247,16 @@ func (m *mirrors) ready(c *campaigns.Campaign) (ok bool, detail string) {
 	return true, ""
 }
 
+// expected tells whether this process admits into every mirror that the rules ask for.
+func (m *mirrors) expected() bool {
+	for _, s := range m.scopes() {
+		if _, ok := m.mirror.Expected(s); !ok {
+			return false
+		}
+	}
+	return true
+}
+
 // scopeOf is the mirror of a SKU by its campaign's purchase scope.
 func scopeOf(c *campaigns.Campaign, sku ids.SKUID) admission.Scope {
 	if c.PerSKU {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cellquota/cellquota/internal/testkit"
+	"github.com/cellquota/cellquota/internal/testkit/fault"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -55,6 +56,38 @@ func TestGatesHaveOneWriter(t *testing.T) {
 	}
 	w.install(2, func(r *pb.CampaignRules) { r.State = pb.CampaignState_CAMPAIGN_STATE_PAUSED })
 	rest.paused("bob", "paused by an operator") // by the new writer, in the mirror
+}
+
+// TestOneProcessLosesRedis: the process that wrote the gates lost Redis, alone. Another one writes them
+// into the mirrors, which the first one closed once.
+func TestOneProcessLosesRedis(t *testing.T) {
+	w := newWorld(t)
+	w.start("--roles=orders,relay,outbox,closer")
+	proxy := fault.New(t, w.redis.Addr())
+	cut := w.start("--roles=admission", "--redis-addrs="+proxy.Addr(), "--direct-baseline-after=100ms").ready()
+	w.install(1, baselineOf(20))
+	w.grant(1, 10)
+	cut.stocked(10)
+	testkit.Eventually(t, patience, func() error {
+		if len(writers(cut)) == 0 {
+			return errors.New("nobody writes the gates")
+		}
+		return nil
+	})
+	well := w.start("--roles=admission").ready()
+	proxy.Break()
+	const builds = "SELECT coalesce(min(minted_count), 0) FROM cellquota.mirrors"
+	testkit.Eventually(t, patience, func() error {
+		if n := w.count(builds); n < 3 { // the first, the one of the process that is cut off, and the one above it
+			return fmt.Errorf("%d builds", n)
+		}
+		if led := writers(cut, well); len(led) != 1 || led[0] != well {
+			return fmt.Errorf("%d processes write the gates, not the one that has Redis", len(led))
+		}
+		return nil
+	})
+	well.stocked(10)
+	want(t, well.exchange(w.ask("alice", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
 }
 
 // TestProcessesComeAndGo is C-14: three processes that share the roles among them, each stopped and

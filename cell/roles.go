@@ -61,7 +61,7 @@ func (p *parts) startAdmission(group *lifecycle.Group) error {
 	if err != nil {
 		return err
 	}
-	p.writer = &leads{lock: p.shard, clock: p.clock, log: p.log}
+	p.writer = &leads{lock: p.shard, redis: p.health.redis, mirrors: p.mirrors.expected, clock: p.clock, log: p.log}
 	driver, err := keeper.New(p.cfg.Gate.Interval, p.mirror, keeper.Deps{
 		Clock: p.clock, Logger: p.log, Registry: p.registry, Places: p.mirrors.gatePlaces,
 		Signals: p.health.signals, Leads: p.writer.held.Load,

@@ -20,6 +20,7 @@ type Shard interface {
 	Writer() (shard.Writer, bool)
 	MintBuild(ctx context.Context, campaign ids.CampaignID, scopeKey, owner string, lease time.Duration) (shard.Mint, error)
 	RaiseBuild(ctx context.Context, campaign ids.CampaignID, scopeKey string, build ids.Build) error
+	AwaitRaised(ctx context.Context, campaign ids.CampaignID, scopeKey string, build ids.Build) error
 	Baseline(ctx context.Context, campaign ids.CampaignID, scopeKey string) (raised ids.Build, open bool, err error)
 	OpenBaseline(ctx context.Context, campaign ids.CampaignID, scopeKey, owner string, build ids.Build) error
 }
@@ -44,7 +45,6 @@ type Config struct {
 
 const (
 	pingTimeout = 2 * time.Second
-	raisedPoll  = 20 * time.Millisecond
 	longestWait = time.Minute // between two tries that nobody overtook
 	// Whoever is overtaken has lost Redis alone: others have it and built a mirror anew. Each try closes
 	// that one for as long as a rebuild takes, so they are few: after one minute, two, four, …
@@ -201,9 +201,6 @@ func (l *Loop) begin(ctx context.Context, s admission.Scope, t *tried) (ids.Buil
 	return mint.Build, l.shard.OpenBaseline(ctx, s.Campaign, s.Key(), l.cfg.Owner, mint.Build)
 }
 
-// errOvertaken: another build was raised meanwhile.
-var errOvertaken = errors.New("overtaken by another build")
-
 // raise waits until no admission of an older build can become an order.
 func (l *Loop) raise(ctx context.Context, s admission.Scope, mint shard.Mint) error {
 	if !mint.NeedsBarrier {
@@ -212,19 +209,5 @@ func (l *Loop) raise(ctx context.Context, s admission.Scope, mint shard.Mint) er
 	if err := l.log.Barrier(ctx, s, mint.Build); err != nil {
 		return err
 	}
-	for {
-		raised, _, err := l.shard.Baseline(ctx, s.Campaign, s.Key())
-		if err != nil {
-			return err
-		}
-		switch raised.Compare(mint.Build) {
-		case 0:
-			return nil
-		case 1:
-			return errOvertaken
-		}
-		if err := l.clock.Sleep(ctx, raisedPoll); err != nil {
-			return fmt.Errorf("barrier not consumed in time: %w", err)
-		}
-	}
+	return l.shard.AwaitRaised(ctx, s.Campaign, s.Key(), mint.Build)
 }

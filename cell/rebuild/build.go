@@ -89,21 +89,7 @@ func (l *Loop) raise(ctx context.Context, p Plan, s sight, mint shard.Mint) erro
 	if err := l.log.Barrier(ctx, p.Scope, mint.Build); err != nil {
 		return err
 	}
-	for {
-		raised, err := l.shard.RaisedBuild(ctx, p.Scope.Campaign, p.Scope.Key())
-		if err != nil {
-			return err
-		}
-		switch raised.Compare(mint.Build) {
-		case 0:
-			return nil
-		case 1:
-			return errOvertaken
-		}
-		if err := l.deps.Clock.Sleep(ctx, raisedPoll); err != nil {
-			return fmt.Errorf("barrier not consumed in time: %w", err)
-		}
-	}
+	return l.shard.AwaitRaised(ctx, p.Scope.Campaign, p.Scope.Key(), mint.Build)
 }
 
 // drainOld gives admissions of the old build a bounded time to reach the log in

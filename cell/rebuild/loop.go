@@ -23,6 +23,7 @@ type Shard interface {
 	RaisedBuild(ctx context.Context, campaign ids.CampaignID, scopeKey string) (ids.Build, error)
 	MintBuild(ctx context.Context, campaign ids.CampaignID, scopeKey, owner string, lease time.Duration) (shard.Mint, error)
 	RaiseBuild(ctx context.Context, campaign ids.CampaignID, scopeKey string, build ids.Build) error
+	AwaitRaised(ctx context.Context, campaign ids.CampaignID, scopeKey string, build ids.Build) error
 	ReleaseMint(ctx context.Context, campaign ids.CampaignID, scopeKey, owner string) error
 	MirrorSnapshot(ctx context.Context, campaign ids.CampaignID, scopeKey string) (*shard.MirrorSnapshot, error)
 }
@@ -68,7 +69,6 @@ const (
 	defaultInterval = 250 * time.Millisecond
 	defaultDrain    = time.Second
 	defaultTimeout  = 10 * time.Second
-	raisedPoll      = 20 * time.Millisecond
 	faultLogEvery   = 100
 )
 

@@ -20,6 +20,30 @@ type Barrier struct {
 	Partitions int32
 }
 
+// raisedPoll is the pause between two looks at the raised build.
+const raisedPoll = 20 * time.Millisecond
+
+// AwaitRaised waits until build, whose barrier is in the log, is the raised one: its barrier was consumed
+// in every partition, and no admission of an older build can become an order. ErrConflict: a newer one
+// was raised meanwhile. ctx bounds the wait.
+func (s *Store) AwaitRaised(ctx context.Context, campaign ids.CampaignID, scopeKey string, build ids.Build) error {
+	for {
+		raised, err := s.RaisedBuild(ctx, campaign, scopeKey)
+		if err != nil {
+			return err
+		}
+		switch raised.Compare(build) {
+		case 0:
+			return nil
+		case 1:
+			return fmt.Errorf("%w: build %s of %s/%s was raised meanwhile", ErrConflict, raised, campaign, scopeKey)
+		}
+		if err := s.clock.Sleep(ctx, raisedPoll); err != nil {
+			return fmt.Errorf("barrier not consumed in time: %w", err)
+		}
+	}
+}
+
 // ApplyBarrier consumes a barrier and moves the position over it. The last partition's barrier
 // raises the shard's build, and says so. A barrier of another build than the newest minted, or
 // replayed, changes nothing and lowers nothing; one of a build that was never minted here is

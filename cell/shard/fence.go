@@ -88,53 +88,71 @@ func (s *Store) TryGateLock(ctx context.Context) (held bool, err error) {
 // sessionLock is an advisory lock that lives as long as a connection of its own.
 type sessionLock struct {
 	sync.Mutex
-	conn *pgx.Conn // holds the lock; nil: another process has it, or nobody
+	conn *pgx.Conn // asks for the lock, and holds it when it got it; nil: not asked yet, or hung up
+	held bool
 }
 
 func (s *Store) tryLock(ctx context.Context, l *sessionLock, query string) (held bool, err error) {
 	l.Lock()
 	defer l.Unlock()
 	if l.conn != nil {
-		if err := l.conn.Ping(ctx); err == nil {
-			return true, nil
+		if held, err = l.again(ctx, query); err == nil {
+			return held, nil
 		}
-		_ = l.conn.PgConn().Conn().Close()
-		l.conn = nil
+		l.hangUp()
 	}
 	cfg := s.pool.Config().ConnConfig // a copy
 	postgres.Renew(cfg)
 	cfg.RuntimeParams["idle_session_timeout"] = millis(s.cfg.ReporterIdle)
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
+	if l.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		l.conn = nil
 		return false, translate(err)
 	}
-	if err := conn.QueryRow(ctx, sql(query)).Scan(&held); err != nil || !held {
-		_ = conn.Close(context.WithoutCancel(ctx))
-		return false, translate(err)
+	if held, err = l.again(ctx, query); err != nil {
+		l.hangUp()
 	}
-	l.conn = conn
-	return true, nil
+	return held, translate(err)
+}
+
+// again asks on the connection that is there: whether it lives, if it has the lock; for the lock, if not.
+func (l *sessionLock) again(ctx context.Context, query string) (held bool, err error) {
+	if l.held {
+		return true, l.conn.Ping(ctx)
+	}
+	err = l.conn.QueryRow(ctx, sql(query)).Scan(&l.held)
+	return l.held, err
+}
+
+// hangUp closes the connection at once; the lock goes with its session.
+func (l *sessionLock) hangUp() {
+	if l.conn != nil {
+		_ = l.conn.PgConn().Conn().Close()
+	}
+	l.conn, l.held = nil, false
 }
 
 // drop closes the lock's connection at once.
 func (l *sessionLock) drop() {
 	l.Lock()
 	defer l.Unlock()
-	if l.conn != nil {
-		_ = l.conn.PgConn().Conn().Close()
-		l.conn = nil
-	}
+	l.hangUp()
 }
 
-// GiveUpReporterLock lets another process report: this one has nobody to report to.
-func (s *Store) GiveUpReporterLock() {
-	s.reporter.Lock()
-	defer s.reporter.Unlock()
-	if s.reporter.conn == nil {
+// giveUp lets another process have the lock, as far as the shard can be told within the time-out.
+func (l *sessionLock) giveUp() {
+	l.Lock()
+	defer l.Unlock()
+	if l.conn == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), hangUpTimeout)
 	defer cancel()
-	_ = s.reporter.conn.Close(ctx) // the lock goes with its session
-	s.reporter.conn = nil
+	_ = l.conn.Close(ctx) // the lock goes with its session
+	l.conn, l.held = nil, false
 }
+
+// GiveUpReporterLock lets another process report: this one has nobody to report to.
+func (s *Store) GiveUpReporterLock() { s.reporter.giveUp() }
+
+// GiveUpGateLock lets another process write the gates: this one cannot reach every mirror.
+func (s *Store) GiveUpGateLock() { s.gates.giveUp() }

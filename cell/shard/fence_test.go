@@ -328,6 +328,31 @@ func TestReporterLock(t *testing.T) {
 	}
 }
 
+// TestWhoeverWaitsForALockStaysConnected: a process that does not lead asks again and again, on one connection.
+func TestWhoeverWaitsForALockStaysConnected(t *testing.T) {
+	b := newBench(t)
+	other, _ := b.open(shard.Config{}, nil)
+	try := func(s *shard.Store) bool { h, err := s.TryGateLock(b.ctx); b.must(err); return h }
+	if !try(b.store) || try(other) {
+		t.Fatal("the lock is not one process's")
+	}
+	const asking = "SELECT coalesce(min(pid), 0) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_try_advisory_lock%' AND pid <> pg_backend_pid() AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
+	was := one[int](b, asking)
+	if try(other) || was == 0 || one[int](b, asking) != was {
+		t.Fatalf("backend %d, then %d", was, one[int](b, asking))
+	}
+	b.store.GiveUpGateLock()
+	testkit.Eventually(t, 10*time.Second, func() error { // its session ends a moment later
+		if !try(other) {
+			return errors.New("the lock did not pass on")
+		}
+		return nil
+	})
+	if !try(other) || try(b.store) {
+		t.Fatal("given up, it is still held")
+	}
+}
+
 // TestAStoppedReporterLosesItsLock: a process that is stopped keeps its connections; the lock must not
 // stay with it, or its cell would get no directives for as long as it sleeps.
 func TestAStoppedReporterLosesItsLock(t *testing.T) {
