@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/cellquota/cellquota/internal/clock"
@@ -50,12 +51,20 @@ type Store struct {
 	journal *prometheus.CounterVec
 }
 
+// reconnect is how soon a member that was away is tried again: gRPC's own back-off grows to two
+// minutes, in which etcd would be back and the control plane still say UNAVAILABLE.
+var reconnect = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: 3 * time.Second,
+}
+
 // Open makes the client; it does not wait for etcd.
 func Open(cfg Config, deps Deps) (*Store, error) {
 	dial := clientv3.Config{
 		Endpoints: cfg.Endpoints, DialTimeout: 5 * time.Second,
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
 		Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
 	}
 	if cfg.Credentials != nil { // the client's own TLS would never read its files again
 		dial.DialOptions = append(dial.DialOptions, grpc.WithTransportCredentials(cfg.Credentials))
