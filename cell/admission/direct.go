@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/cellquota/cellquota/cell/events"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // DirectStore is the shard as Direct needs it; *shard.Store is one.
@@ -35,6 +37,7 @@ type Direct struct {
 	store DirectStore
 	cfg   DirectConfig
 	count func([]Result)
+	log   *slog.Logger
 	queue chan *directCall
 	ended chan struct{} // closed when Run has ended: nobody will answer
 }
@@ -42,7 +45,8 @@ type Direct struct {
 // directCall is one ask on its way.
 type directCall struct {
 	ask  Ask
-	done chan Result // of room one: whoever asked may have gone
+	gone <-chan struct{} // closed when whoever asked was told PAUSED, or went away
+	done chan Result     // of room one: whoever asked may have gone
 }
 
 // NewDirect makes a Direct whose outcomes are counted with those of the mirror.
@@ -56,9 +60,9 @@ func NewDirect(store DirectStore, cfg DirectConfig, counted *Client) *Direct {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 2 * time.Second
 	}
-	d := &Direct{store: store, cfg: cfg, count: func([]Result) {}, queue: make(chan *directCall, cfg.Queue), ended: make(chan struct{})}
+	d := &Direct{store: store, cfg: cfg, count: func([]Result) {}, log: slog.New(slog.DiscardHandler), queue: make(chan *directCall, cfg.Queue), ended: make(chan struct{})}
 	if counted != nil {
-		d.count = counted.metrics.counted
+		d.count, d.log = counted.metrics.counted, counted.log
 	}
 	return d
 }
@@ -74,7 +78,7 @@ func (d *Direct) Admit(ctx context.Context, asks []Ask) []Result {
 			results[i].Err = fmt.Errorf("%w: quantity must be 1 to %d", ErrInvalidAsk, events.MaxQuantity)
 			continue
 		}
-		call := &directCall{a, make(chan Result, 1)}
+		call := &directCall{a, ctx.Done(), make(chan Result, 1)}
 		select {
 		case d.queue <- call:
 			calls[i] = call
@@ -117,7 +121,9 @@ func (d *Direct) Run(ctx context.Context) error {
 		}
 		var batch []*directCall
 		batch, held = d.gather(held)
-		d.apply(ctx, batch)
+		if batch = waiting(batch); len(batch) > 0 {
+			d.apply(ctx, batch)
+		}
 	}
 }
 
@@ -146,6 +152,21 @@ func (d *Direct) gather(waiting []*directCall) (batch, held []*directCall) {
 	return batch, held
 }
 
+// waiting is the part of a batch that somebody still waits for. Whoever was told PAUSED gets no order
+// behind it: it may have been told so long ago, and asks again if it still wants one.
+func waiting(batch []*directCall) []*directCall {
+	var out []*directCall
+	for _, call := range batch {
+		select {
+		case <-call.gone:
+			call.done <- Result{Outcome: Paused, Err: fmt.Errorf("%w: nobody waits for the answer", shard.ErrUnavailable)}
+		default:
+			out = append(out, call)
+		}
+	}
+	return out
+}
+
 // apply is one transaction. What was begun is carried through, whoever stops (K58). Data that the
 // database refuses is narrowed down by halving, so that it answers for itself alone.
 func (d *Direct) apply(ctx context.Context, batch []*directCall) {
@@ -165,19 +186,22 @@ func (d *Direct) apply(ctx context.Context, batch []*directCall) {
 		d.apply(ctx, batch[:len(batch)/2])
 		d.apply(ctx, batch[len(batch)/2:])
 	default:
+		if errors.Is(err, shard.ErrBadData) { // what customers may write was checked: a fault of ours, and no word for them
+			a := batch[0].ask
+			d.log.ErrorContext(ctx, "the shard refuses the data of an ask", telemetry.Event, "direct_refused_by_data", telemetry.CampaignID, string(a.Scope.Campaign),
+				telemetry.SKUID, string(a.SKU), telemetry.RequestID, string(a.Request), telemetry.Error, err.Error())
+		}
 		for _, call := range batch {
 			call.done <- failedDirect(err)
 		}
 	}
 }
 
-// failedDirect is the answer where the shard gave none: never one about stock.
+// failedDirect is the answer where the shard gave none: never one about stock, and never the customer's fault.
 func failedDirect(err error) Result {
 	switch {
 	case shard.MayNotWrite(err):
 		return Result{Outcome: Fenced}
-	case errors.Is(err, shard.ErrBadData):
-		return Result{Err: fmt.Errorf("%w: %w", ErrInvalidAsk, err)}
 	case errors.Is(err, shard.ErrUnavailable), errors.Is(err, shard.ErrUnknownCommit):
 		return Result{Outcome: Paused, Err: err}
 	default:

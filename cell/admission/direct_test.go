@@ -144,6 +144,43 @@ func TestDirectSharesTransactions(t *testing.T) {
 	}
 }
 
+// Whoever was told PAUSED while it waited gets no order afterwards.
+func TestDirectOrdersForNobodyWhoLeft(t *testing.T) {
+	s := &deskShard{hold: make(chan struct{}), result: shard.DirectResult{Outcome: shard.DirectOrdered}}
+	d := newDesk(t, admission.DirectConfig{Timeout: time.Minute}, s)
+	began := func(n int) func() error {
+		return func() error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if len(s.batches) < n {
+				return fmt.Errorf("%d transactions", len(s.batches))
+			}
+			return nil
+		}
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { d.Admit(t.Context(), wishes("first")) })
+	testkit.Eventually(t, 10*time.Second, began(1))
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if r := d.Admit(short, wishes("left"))[0]; r.Outcome != admission.Paused {
+		t.Fatalf("%+v", r)
+	}
+	wg.Go(func() { d.Admit(t.Context(), wishes("stays")) })
+	testkit.Eventually(t, 10*time.Second, func() error {
+		if n := d.Waiting(); n != 2 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+	close(s.hold)
+	testkit.Eventually(t, 10*time.Second, began(2))
+	wg.Wait()
+	if got := fmt.Sprint(s.batches); got != "[[first] [stays]]" {
+		t.Errorf("transactions %s", got)
+	}
+}
+
 // What the shard says instead of deciding: data it refuses answers for itself alone, and no fault is
 // told as a word about stock.
 func TestDirectFaults(t *testing.T) {
@@ -151,7 +188,7 @@ func TestDirectFaults(t *testing.T) {
 	d := newDesk(t, admission.DirectConfig{}, s)
 	got := d.Admit(t.Context(), wishes("a", "bad", "c", "d"))
 	for i, r := range got {
-		if (i == 1) != errors.Is(r.Err, admission.ErrInvalidAsk) || (i != 1) != (r.Outcome == admission.Accepted) {
+		if (i == 1) != (r.Outcome == admission.NotReady && errors.Is(r.Err, shard.ErrBadData) && !errors.Is(r.Err, admission.ErrInvalidAsk)) || (i != 1) != (r.Outcome == admission.Accepted) {
 			t.Errorf("ask %d: %+v", i, r)
 		}
 	}

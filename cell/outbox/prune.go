@@ -10,8 +10,13 @@ import (
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
-// prunePage is how many rows one transaction of pruning looks at.
-const prunePage = 1000
+const (
+	prunePage = 1000 // rows that one transaction of pruning looks at
+	// A walk stops after so many pages of which nothing could go, and the next one goes on from there: an
+	// outbox full of old rows that are all pending is not read from end to end each time. Pages of which
+	// something went are not counted: what went is not walked over again.
+	pruneIdle = 100
+)
 
 // PruneStore is the shard as the pruner needs it.
 type PruneStore interface {
@@ -32,6 +37,7 @@ type Pruner struct {
 	store PruneStore
 	deps  Deps
 	gone  prometheus.Counter
+	after int64 // where the next walk begins
 }
 
 // NewPruner makes the loop. The error is that of registering its metric.
@@ -70,20 +76,24 @@ func (p *Pruner) Run(ctx context.Context) error {
 	}
 }
 
-// Walk deletes, page by page, what may go by now. A process that may not write leaves it to another.
+// Walk deletes, page by page, what may go by now, from where the last walk stopped. A process that may
+// not write leaves it to another. One walk at a time.
 func (p *Pruner) Walk(ctx context.Context) error {
 	if _, ok := p.store.Writer(); !ok {
 		return nil
 	}
-	for after := int64(0); ; {
-		page, err := p.store.PruneOutbox(ctx, after, prunePage, p.cfg.Keep)
+	for idle := 0; idle < pruneIdle; {
+		page, err := p.store.PruneOutbox(ctx, p.after, prunePage, p.cfg.Keep)
 		if err != nil {
 			return err
 		}
 		p.gone.Add(float64(page.Deleted))
-		if page.Next == 0 {
+		if p.after = page.Next; page.Next == 0 {
 			return nil
 		}
-		after = page.Next
+		if page.Deleted == 0 {
+			idle++
+		}
 	}
+	return nil
 }

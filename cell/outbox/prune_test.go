@@ -57,3 +57,23 @@ func TestPruneWalks(t *testing.T) {
 		t.Errorf("walked on after %v: %v", err, s.asked)
 	}
 }
+
+// TestAWalkOverPendingRowsIsBounded: where nothing can go, a walk stops after a while and the next one
+// goes on behind it, to the end and from the first row again.
+func TestAWalkOverPendingRowsIsBounded(t *testing.T) {
+	s := &pages{writer: true, answer: map[int64]shard.Pruned{}}
+	const rows = 250
+	for n := range int64(rows) {
+		s.answer[n] = shard.Pruned{Next: n + 1}
+	}
+	s.answer[rows] = shard.Pruned{Deleted: 1}
+	p, err := outbox.NewPruner(outbox.PruneConfig{}, s, outbox.Deps{Clock: clock.System(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, upTo := range []int64{99, 199, rows, 99} {
+		if err := p.Walk(t.Context()); err != nil || s.asked[len(s.asked)-1] != upTo {
+			t.Errorf("walk %d came to page %d, want %d, %v", n, s.asked[len(s.asked)-1], upTo, err)
+		}
+	}
+}

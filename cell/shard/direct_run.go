@@ -96,10 +96,10 @@ func (r *directRun) judge() ([]int, error) {
 func (r *directRun) replayed(i int) bool {
 	for _, e := range r.facts.earlier[i] {
 		switch {
+		case e.Fingerprint != r.in.Messages[i].Fingerprint: // whatever became of it: an id is of one request
+			r.results[i].Outcome = DirectConflict
 		case e.Rejected && e.Reason == reservation.Moved:
 			continue
-		case e.Fingerprint != r.in.Messages[i].Fingerprint:
-			r.results[i].Outcome = DirectConflict
 		default:
 			r.results[i].Outcome = DirectReplayed
 		}

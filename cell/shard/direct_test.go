@@ -89,6 +89,24 @@ func TestDirectOrder(t *testing.T) {
 	b.invariants()
 }
 
+// A request that was told MOVED may come again when the bucket came back, but as it was: with other
+// parameters its id is used (409), and that is no fault of ours (503).
+func TestDirectAfterMoved(t *testing.T) {
+	b := newBench(t)
+	b.sell(3, func(r *cellquotav1.CampaignRules) { r.Buckets[0].Ranges[0].BucketTo = int32(ids.Bucket("ann")) - 1 })
+	asWished := ids.Fingerprint(campaign, phone, "ann", 1)
+	if d := b.apply(b.message("ann", func(m *shard.Message) { m.Fingerprint = asWished })); d[0].Reason != reservation.Moved {
+		t.Fatalf("%+v", d[0])
+	}
+	b.exec(b.admin, "UPDATE cellquota.buckets SET bucket_to = $1", ids.Buckets-1) // it came back,
+	b.exec(b.admin, "DELETE FROM cellquota.mirrors")                              // and is sold without a mirror
+	out, err := b.store.ApplyDirect(b.ctx, []shard.DirectAsk{wish("ann", func(a *shard.DirectAsk) { a.Quantity = 2 })})
+	if err != nil || out[0].Outcome != shard.DirectConflict {
+		t.Fatalf("changed: %+v, %v", out, err)
+	}
+	b.invariants()
+}
+
 // Everything that is judged in the shard has an outcome of its own and leaves no row.
 func TestDirectRefusals(t *testing.T) {
 	now := time.Now()

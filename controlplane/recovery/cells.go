@@ -45,7 +45,7 @@ func planCell(cell core.Cell, shard facts) (core.Cell, bool) {
 
 // planFence takes the fence row over. A shard behind the record is left to the
 // operation that the record belongs to: a fence that was ordered and not carried out.
-// What any fence sealed is booked by the recovery itself (seals.go), so that nothing
+// What any fence sealed is booked by the recovery itself (journal.go), so that nothing
 // is left to reclaim.
 func planFence(cell core.Cell, shard facts) (core.Cell, bool) {
 	version, state := shard.row.Version.Int64(), shardStates[shard.row.State]
