@@ -63,7 +63,7 @@ func Open(cfg Config, deps Deps) (*Store, error) {
 	dial := clientv3.Config{
 		Endpoints: cfg.Endpoints, DialTimeout: 5 * time.Second,
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 3 * time.Second,
-		Logger: zap.NewNop(),
+		Logger:      zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnect)},
 	}
 	if cfg.Credentials != nil { // the client's own TLS would never read its files again
