@@ -219,7 +219,7 @@ func (d *Driver) readAll(ctx context.Context, leader core.Leader, s view.Snapsho
 		return nil, errors.Join(err, waits("a shard knows term %d: a leader above it goes on", highest))
 	}
 	if len(silent) > 0 {
-		return nil, waits("shards that do not answer: %s; start them, or write them off", strings.Join(silent[:min(5, len(silent))], ", "))
+		return nil, waits("shards that do not answer: %s; start them; one that is gone for good has to come back from its own backup, for nothing is written off while a recovery stands", strings.Join(silent[:min(5, len(silent))], ", "))
 	}
 	found = slices.DeleteFunc(found, empty)
 	if names := unknownCells(s, found); len(names) > 0 {

@@ -65,15 +65,24 @@ func TestALargeProofIsStoredInParts(t *testing.T) {
 			if _, err := p.Proof(ctx, "cell-1", 2); !errors.Is(err, core.ErrUnknownRecord) {
 				t.Fatalf("parts alone are a proof: %v", err)
 			}
+			late, err := p.StageProof(ctx, leader, proof)
+			if err != nil {
+				t.Fatal(err)
+			}
 			own, err := p.StageProof(ctx, leader, proof)
 			if err != nil || own.Parts < 2 {
 				t.Fatalf("%d parts, %v", own.Parts, err)
 			}
-			put := func(tx *store.Tx) error {
-				_, _, err := tx.Proof("cell-1", 2)
-				return errors.Join(err, tx.PutProof(own))
+			put := func(which core.Proof) func(*store.Tx) error {
+				return func(tx *store.Tx) error {
+					_, _, err := tx.Proof("cell-1", 2)
+					return errors.Join(err, tx.PutProof(which))
+				}
 			}
-			if _, err := p.Update(ctx, "prove", put); err != nil {
+			if _, err := p.Update(ctx, "prove late", put(late)); !errors.Is(err, core.ErrRace) {
+				t.Fatalf("a record whose parts were written over: %v", err)
+			}
+			if _, err := p.Update(ctx, "prove", put(own)); err != nil {
 				t.Fatal(err)
 			}
 			got, err := p.Proof(ctx, "cell-1", 2)

@@ -128,10 +128,20 @@ func (tx *Tx) Proof(cell ids.CellID, version int64) (core.Proof, bool, error) {
 	return fetch(tx, tx.s.keys.proof(cell, version), decodeProof)
 }
 
-// PutProof writes a proof, as Store.StageProof gave it.
+// PutProof writes a proof, as Store.StageProof gave it. core.ErrRace when its parts are
+// another try's by now: a record beside them could never be read again.
 func (tx *Tx) PutProof(p core.Proof) error {
 	if err := p.Check(); err != nil {
 		return err
+	}
+	for n := 1; n <= p.Parts; n++ {
+		part, stands, err := fetch(tx, tx.s.keys.room(KindProofPart)+ProofPartName(p.Cell, p.FenceVersion, n), decodeProof)
+		if err != nil {
+			return err
+		}
+		if !stands || part.Set != p.Set {
+			return fmt.Errorf("%w: part %d of proof %s", core.ErrRace, n, core.ProofID(p.Cell, p.FenceVersion))
+		}
 	}
 	return tx.put(tx.s.keys.proof(p.Cell, p.FenceVersion), encodeProof(p))
 }
