@@ -57,7 +57,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	level.Set(parsed)
 	log := telemetry.NewLogger(os.Stderr, "controlplane", level)
-	flush, err := telemetry.InitTracing(ctx, "cellquota-controlplane", cfg.Trace.Endpoint, cfg.Trace.Sample)
+	flush, err := tracing(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -70,6 +70,11 @@ func Run(ctx context.Context, cfg Config) error {
 	log.Info("control plane is up", telemetry.Event, "started",
 		"grpc_addr", r.listener.Addr().String(), "metrics_addr", r.metrics.Addr().String(), "advertise_addr", cfg.advertised())
 	return group.Wait(cfg.ShutdownGrace)
+}
+
+// tracing makes this process one of the service cellquota-controlplane.
+func tracing(ctx context.Context, cfg Config) (flush func(context.Context) error, err error) {
+	return telemetry.InitTracing(ctx, "cellquota-controlplane", cfg.Trace.Endpoint, cfg.Trace.Sample)
 }
 
 // running is what Run and its test need of an assembled replica.

@@ -140,6 +140,19 @@ func (o Operation) About() (campaign ids.CampaignID, sku ids.SKUID, ok bool) {
 	}
 }
 
+// AboutCell gives the one cell that the operation is about, a transfer's giver; "" for
+// an operation on many cells or the store.
+func (o Operation) AboutCell() ids.CellID {
+	switch {
+	case o.Kind == OperationFence, o.Kind == OperationReclaim, o.Kind == OperationRestore, o.Kind == OperationWriteOff:
+		return ids.CellID(o.Subject)
+	case o.Kind == OperationTransfer && len(o.Moves) > 0:
+		return o.Moves[0].From
+	default:
+		return ""
+	}
+}
+
 // SameParameters is nil when a repeat asks for what the operation was made from.
 func (o Operation) SameParameters(parameters string) error {
 	if o.Parameters == parameters {

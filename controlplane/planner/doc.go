@@ -39,6 +39,13 @@
 // record (settler.go): a thousand answers to one publish are some ten transactions.
 // So a tick costs in proportion to the cells, and not to their square.
 //
+// # Traces
+//
+// Each step of an operation, a publish's too, is a span "operation KIND" of its own
+// trace (span.go): operation, operation_id, step, campaign_id, sku_id, cell_id, and
+// the error that the step came back with. A driver that stores why an operation
+// waits has no error: the operation's own detail says it.
+//
 // # Neighbours
 //
 // link implements Cells and calls the On… handlers; reclaim, quota and settle

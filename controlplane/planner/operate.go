@@ -8,6 +8,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // atOnce bounds the operations of one kind that are driven at the same time.
@@ -53,7 +54,8 @@ func (p *Planner) drive(ctx context.Context, leader core.Leader, s view.Snapshot
 	ctx, cancel := context.WithTimeout(ctx, stepTime)
 	defer cancel()
 	if p.cleared(ctx, leader, s, op) {
-		p.note(ctx, p.operations.Step(ctx, leader, op), "operation waits", "operation_id", op.ID, "kind", op.Kind)
+		err := traced(ctx, op, func(ctx context.Context) error { return p.operations.Step(ctx, leader, op) })
+		p.note(ctx, err, "operation waits", telemetry.OperationID, op.ID, telemetry.Operation, op.Kind)
 	}
 }
 

@@ -68,7 +68,7 @@ func (p *Planner) publish(ctx context.Context, leader core.Leader, s view.Snapsh
 			continue
 		}
 		run := publishing{p: p, leader: leader, s: s, op: op, campaign: campaign}
-		p.note(ctx, run.step(ctx), "publish waits", telemetry.CampaignID, op.Subject, "operation_id", op.ID)
+		p.note(ctx, traced(ctx, op, run.step), "publish waits", telemetry.CampaignID, op.Subject, telemetry.OperationID, op.ID, telemetry.Operation, op.Kind)
 	}
 }
 

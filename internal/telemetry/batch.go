@@ -47,9 +47,10 @@ func StartBatch(ctx context.Context, name string, size int, traceparent func(i i
 	return ctx, span
 }
 
-// EndSpan ends a span and marks it as failed when err is not nil.
+// EndSpan ends a span; when err is not nil it keeps it and marks the span as failed.
 func EndSpan(span trace.Span, err error) {
 	if err != nil {
+		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
 	}
 	span.End()

@@ -35,3 +35,11 @@ const (
 	Component = "component"
 	Error     = "error"
 )
+
+// Names of the fields that say which long operation of the control plane a line or a
+// span belongs to.
+const (
+	Operation   = "operation" // its kind
+	OperationID = "operation_id"
+	Step        = "step" // where it stands
+)
