@@ -13,6 +13,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -64,7 +65,7 @@ func (k *Keeper) Lead(ctx context.Context, leader core.Leader) error {
 	defer tick.Stop()
 	for {
 		if err := k.Round(ctx, leader); err != nil && ctx.Err() == nil {
-			k.d.Log.WarnContext(ctx, "old audit stays in etcd for now", telemetry.Event, "audit_not_archived", telemetry.Error, err, telemetry.Retryable, true)
+			k.d.Log.WarnContext(ctx, "old audit stays in etcd for now", append([]any{telemetry.Event, "audit_not_archived"}, telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 		}
 		select {
 		case <-ctx.Done():

@@ -133,7 +133,7 @@ func (r *Refusals) Flush(ctx context.Context) error {
 	err := r.sink.PutRefusals(ctx, counts)
 	if err != nil {
 		r.lost.Add(float64(calls))
-		r.log.WarnContext(ctx, "counts of refused calls were lost", telemetry.Event, "refusals_lost", "calls", calls, telemetry.Error, err)
+		r.log.WarnContext(ctx, "counts of refused calls were lost", append([]any{telemetry.Event, "refusals_lost", "calls", calls}, telemetry.Failure(err, rpcstatus.Reason(err), false)...)...)
 	}
 	return err
 }

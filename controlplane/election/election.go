@@ -25,6 +25,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -68,7 +69,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, core.Lead
 	for ctx.Err() == nil {
 		e.vacant(ctx)
 		if err := e.term(ctx, lead); err != nil && ctx.Err() == nil {
-			e.log.WarnContext(ctx, "not leading", telemetry.Event, "leadership_ended", telemetry.Error, err)
+			e.log.WarnContext(ctx, "not leading", append([]any{telemetry.Event, "leadership_ended"}, telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 		}
 		_ = e.clock.Sleep(ctx, e.cfg.TTL/20) // another one may have been faster; ends early with ctx
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -72,7 +73,7 @@ func (c *Compactor) Lead(ctx context.Context, leader core.Leader) error {
 	defer tick.Stop()
 	for {
 		if err := c.Round(ctx, leader); err != nil && ctx.Err() == nil {
-			c.d.Log.WarnContext(ctx, "etcd keeps its history for now", telemetry.Event, "etcd_not_compacted", telemetry.Error, err, telemetry.Retryable, true)
+			c.d.Log.WarnContext(ctx, "etcd keeps its history for now", append([]any{telemetry.Event, "etcd_not_compacted"}, telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 		}
 		select {
 		case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -58,7 +59,7 @@ func (p *Pruner) Lead(ctx context.Context, leader core.Leader) error {
 	defer tick.Stop()
 	for {
 		if err := p.Round(ctx, leader); err != nil && ctx.Err() == nil {
-			p.d.Log.WarnContext(ctx, "old records stay in etcd for now", telemetry.Event, "records_not_removed", telemetry.Error, err, telemetry.Retryable, true)
+			p.d.Log.WarnContext(ctx, "old records stay in etcd for now", append([]any{telemetry.Event, "records_not_removed"}, telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 		}
 		select {
 		case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -83,7 +84,7 @@ func (s *stream) keepOnce() {
 		s.logged("lease_keep", err)
 		return
 	}
-	s.hub.Log.WarnContext(s.ctx, "etcd lost the lease; the process is registered again", append(s.fields("lease_lost"), telemetry.Error, err)...)
+	s.hub.Log.WarnContext(s.ctx, "etcd lost the lease; the process is registered again", append(s.fields("lease_lost"), telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 	refusal, err := s.refusalOf(s.takeLease())
 	switch {
 	case refusal != nil:

@@ -166,6 +166,6 @@ func (s *stream) fields(event string) []any {
 
 func (s *stream) logged(event string, err error) {
 	if err != nil && s.ctx.Err() == nil {
-		s.hub.Log.WarnContext(s.ctx, "link: "+event, append(s.fields(event), telemetry.Error, err)...)
+		s.hub.Log.WarnContext(s.ctx, "link: "+event, append(s.fields(event), telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 	}
 }

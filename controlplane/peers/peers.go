@@ -13,6 +13,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -96,7 +97,7 @@ func (p *Peers) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := p.registered(ctx)
 		if ctx.Err() == nil {
-			p.Log.WarnContext(ctx, "this replica is not registered", telemetry.Event, "replica_unregistered", telemetry.Error, err)
+			p.Log.WarnContext(ctx, "this replica is not registered", append([]any{telemetry.Event, "replica_unregistered"}, telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 		}
 		_ = p.Clock.Sleep(ctx, p.cfg.TTL/4) // ends early with ctx, which ends the loop
 	}

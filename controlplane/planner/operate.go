@@ -8,7 +8,6 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/view"
-	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // atOnce bounds the operations of one kind that are driven at the same time.
@@ -55,7 +54,7 @@ func (p *Planner) drive(ctx context.Context, leader core.Leader, s view.Snapshot
 	defer cancel()
 	if p.cleared(ctx, leader, s, op) {
 		err := traced(ctx, op, func(ctx context.Context) error { return p.operations.Step(ctx, leader, op) })
-		p.note(ctx, err, "operation waits", telemetry.OperationID, op.ID, telemetry.Operation, op.Kind)
+		p.note(ctx, err, "operation waits", fieldsOf(op)...)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -228,7 +229,7 @@ func (p *Planner) note(ctx context.Context, err error, what string, fields ...an
 	if err == nil || ctx.Err() != nil || errors.Is(err, core.ErrNotLeader) || errors.Is(err, ErrNoReporter) || errors.Is(err, errMoved) {
 		return
 	}
-	p.log.WarnContext(ctx, what, append([]any{telemetry.Event, "planner_step_failed", telemetry.Error, err, telemetry.Retryable, true}, fields...)...)
+	p.log.WarnContext(ctx, what, append(append(fields, telemetry.Event, "planner_step_failed"), telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 }
 
 func (p *Planner) begin(leader core.Leader) {

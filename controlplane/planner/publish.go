@@ -12,7 +12,6 @@ import (
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
-	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // publishing is one publish at one tick.
@@ -68,7 +67,7 @@ func (p *Planner) publish(ctx context.Context, leader core.Leader, s view.Snapsh
 			continue
 		}
 		run := publishing{p: p, leader: leader, s: s, op: op, campaign: campaign}
-		p.note(ctx, traced(ctx, op, run.step), "publish waits", telemetry.CampaignID, op.Subject, telemetry.OperationID, op.ID, telemetry.Operation, op.Kind)
+		p.note(ctx, traced(ctx, op, run.step), "publish waits", fieldsOf(op)...)
 	}
 }
 

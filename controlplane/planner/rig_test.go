@@ -279,6 +279,7 @@ type rig struct {
 	lease      int64 // the leader's
 	stopLead   func()
 	pace       planner.Config
+	log        *slog.Logger // nil: nobody reads it
 }
 
 type noShards struct{}
@@ -328,6 +329,9 @@ func (r *rig) follow(s *store.Store) (*view.View, *planner.Planner) {
 	go func() { defer close(done); _ = v.Run(ctx) }()
 	r.t.Cleanup(func() { cancel(); <-done })
 	d := planner.Deps{Store: s, View: v, Cells: r.cells, Edges: r.edges, Operations: r.operations, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)}
+	if r.log != nil {
+		d.Log = r.log
+	}
 	if r.witness != nil {
 		d.Witness = r.witness
 	}

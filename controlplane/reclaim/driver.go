@@ -13,6 +13,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -181,10 +182,10 @@ func (d *Driver) wait(ctx context.Context, w *work, cause error) error {
 	case errors.Is(cause, core.ErrNotLeader), errors.Is(cause, core.ErrStoreUnavailable), errors.Is(cause, core.ErrUnknownOutcome), ctx.Err() != nil:
 		return cause // the next leader or the next tick goes on; the records say where
 	case w.op.Kind != core.OperationWriteOff && (errors.Is(cause, fencing.ErrProofMismatch) || errors.Is(cause, fencing.ErrProof) || errors.Is(cause, fencing.ErrStaleProof) || errors.Is(cause, fencing.ErrBook)):
-		d.log.ErrorContext(ctx, "proof, book and journal do not fit; nothing of that SKU was moved", w.fields("reclaim_stopped", telemetry.Error, cause)...)
+		d.log.ErrorContext(ctx, "proof, book and journal do not fit; nothing of that SKU was moved", w.fields("reclaim_stopped", telemetry.Failure(cause, rpcstatus.Reason(cause), false)...)...)
 		return d.end(ctx, w, core.OperationFailed, cause.Error())
 	case !errors.Is(cause, errNotYet):
-		d.log.WarnContext(ctx, "operation waits", w.fields("operation_waits", telemetry.Error, cause)...)
+		d.log.WarnContext(ctx, "operation waits", w.fields("operation_waits", telemetry.Failure(cause, rpcstatus.Reason(cause), true)...)...)
 	}
 	step := w.reclaim.State.String()
 	if w.op.Step == step && w.op.Detail == cause.Error() {

@@ -16,6 +16,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
@@ -174,7 +175,7 @@ func (d *Driver) note(ctx context.Context, err error, what string, c core.Campai
 	if err == nil || ctx.Err() != nil || errors.Is(err, core.ErrNotLeader) || errors.Is(err, core.ErrNotFinal) || errors.Is(err, core.ErrVersion) || errors.Is(err, errMoved) {
 		return
 	}
-	d.Log.WarnContext(ctx, what, telemetry.Event, "settle_step_failed", telemetry.CampaignID, c.Spec.ID, telemetry.Error, err, telemetry.Retryable, true)
+	d.Log.WarnContext(ctx, what, append([]any{telemetry.Event, "settle_step_failed", telemetry.CampaignID, c.Spec.ID}, telemetry.Failure(err, rpcstatus.Reason(err), true)...)...)
 }
 
 // errMoved: somebody moved the campaign; the next tick looks again.

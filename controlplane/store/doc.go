@@ -43,6 +43,13 @@
 // answer. ErrUnknownOutcome: see above. ErrRace: other writers won every try.
 // core.ErrRestored: see above; not retried. ErrTooLarge: etcd's limits, with numbers. Errors of the middle pass unchanged.
 //
+// # Log
+//
+// Whoever asks for it, a change of a cell's, campaign's or operation's state is one
+// line once it stands (changes.go): event, old_state ("" for a new record), new_state,
+// and of cell_id, fence_version, campaign_id, sku_id, operation, operation_id and step
+// what there is. SUSPECT is derived and never stored, so it is no line of this room.
+//
 // # Neighbours
 //
 // view lists and watches through Source; planner, reclaim, link and intent

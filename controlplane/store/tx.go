@@ -36,12 +36,14 @@ type Tx struct {
 	ops  []clientv3.Op
 
 	follow   func(key core.BookKey, seen newest, book core.Book, found bool) error
-	created  map[string]int64 // key → CreateRevision it was read at
-	books    []core.Book      // put by this transaction
-	dropped  []core.BookKey   // deleted by it
-	compared []remembered     // newest records that it compares
-	checked  bool             // it compares that /restored is not there
-	recovers bool             // it is recovery's own
+	created  map[string]int64  // key → CreateRevision it was read at
+	books    []core.Book       // put by this transaction
+	dropped  []core.BookKey    // deleted by it
+	compared []remembered      // newest records that it compares
+	checked  bool              // it compares that /restored is not there
+	recovers bool              // it is recovery's own
+	found    map[string]string // key → state it was read in
+	changes  []change          // of states, to be logged once they stand
 }
 
 // Update runs the middle and commits what it put, if everything it read is
@@ -62,6 +64,7 @@ func (s *Store) Update(ctx context.Context, verb string, middle func(tx *Tx) err
 			var revision int64
 			var done bool
 			if revision, done, last = tx.commit(ctx); done {
+				tx.tell(ctx)
 				return revision, nil
 			}
 		}

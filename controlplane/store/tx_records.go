@@ -17,7 +17,9 @@ import (
 
 // Cell reads one cell.
 func (tx *Tx) Cell(id ids.CellID) (core.Cell, bool, error) {
-	return fetch(tx, tx.s.keys.cell(id), decodeCell)
+	c, found, err := fetch(tx, tx.s.keys.cell(id), decodeCell)
+	saw(tx, tx.s.keys.cell(id), found, c.State)
+	return c, found, err
 }
 
 // PutCell writes a cell; the caller has grown its version.
@@ -25,12 +27,15 @@ func (tx *Tx) PutCell(c core.Cell) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
+	tx.movesCell(tx.s.keys.cell(c.Spec.ID), c)
 	return tx.put(tx.s.keys.cell(c.Spec.ID), encodeCell(c))
 }
 
 // Campaign reads one campaign.
 func (tx *Tx) Campaign(id ids.CampaignID) (core.Campaign, bool, error) {
-	return fetch(tx, tx.s.keys.campaign(id), decodeCampaign)
+	c, found, err := fetch(tx, tx.s.keys.campaign(id), decodeCampaign)
+	saw(tx, tx.s.keys.campaign(id), found, c.State)
+	return c, found, err
 }
 
 // maxDraft bounds a campaign that has no book yet, in bytes: opening a book writes the
@@ -51,6 +56,7 @@ func (tx *Tx) PutCampaign(c core.Campaign) error {
 	if size := proto.Size(m); c.State == core.CampaignDraft && size > maxDraft {
 		return fmt.Errorf("%w: campaign %s of %d bytes, at most %d", core.ErrTooLarge, c.Spec.ID, size, maxDraft)
 	}
+	tx.movesCampaign(tx.s.keys.campaign(c.Spec.ID), c)
 	return tx.put(tx.s.keys.campaign(c.Spec.ID), m)
 }
 
@@ -170,7 +176,9 @@ func (tx *Tx) PutStock(p core.PhysicalStock) error {
 
 // Operation reads one operation.
 func (tx *Tx) Operation(id string) (core.Operation, bool, error) {
-	return fetch(tx, tx.s.keys.operation(id), decodeOperation)
+	o, found, err := fetch(tx, tx.s.keys.operation(id), decodeOperation)
+	saw(tx, tx.s.keys.operation(id), found, o.State)
+	return o, found, err
 }
 
 // PutOperation writes an operation and grows its version.
@@ -179,6 +187,7 @@ func (tx *Tx) PutOperation(o core.Operation) error {
 		return err
 	}
 	o.Version++
+	tx.movesOperation(tx.s.keys.operation(o.ID), o)
 	return tx.put(tx.s.keys.operation(o.ID), encodeOperation(o))
 }
 

@@ -87,7 +87,7 @@ func (v *View) Run(ctx context.Context) error {
 			break
 		}
 		v.cycles.WithLabelValues(cause(err)).Inc()
-		v.log.WarnContext(ctx, "view is stale; it lists again", telemetry.Event, "view_stale", telemetry.Error, err, telemetry.ErrorClass, cause(err))
+		v.log.WarnContext(ctx, "view is stale; it lists again", append([]any{telemetry.Event, "view_stale"}, telemetry.Failure(err, cause(err), true)...)...)
 		if loaded {
 			pause.Reset()
 		}
