@@ -9,6 +9,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/testkit"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -40,6 +41,17 @@ func TestK31FenceCellRefusals(t *testing.T) {
 			t.Errorf("%s: %v (%s)", c.name, err, rpcstatus.Reason(err))
 		}
 	}
+	for _, glob := range []string{"*", "cell-*", "cell-?", "cell-[12]", "cell-1,cell-2", "all cells", ""} { // all cells at once
+		_, fence := sre.Fences.FenceCell(ctx, &pb.FenceCellRequest{CellId: glob, OperationId: "op", Reason: "r", Force: true})
+		_, reclaim := sre.Fences.ReclaimCell(ctx, &pb.ReclaimCellRequest{CellId: glob, OperationId: "op", Reason: "r"})
+		_, restore := sre.Fences.RestoreCell(ctx, &pb.RestoreCellRequest{CellId: glob, OperationId: "op", Reason: "r"})
+		for verb, err := range map[string]error{"fence": fence, "reclaim": reclaim, "restore": restore} {
+			v := rpcstatus.Violations(err)
+			if status.Code(err) != codes.InvalidArgument || len(v) != 1 || v[0].Field != "cell_id" || v[0].Rule != "must be 1 to 63 of a-z, 0-9 and -" {
+				t.Errorf("%s %q: %v", verb, glob, err)
+			}
+		}
+	}
 	if _, err := p.as(access.CampaignManager).Fences.FenceCell(ctx, good()); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("a campaign manager fences: %v", err)
 	}
@@ -47,9 +59,10 @@ func TestK31FenceCellRefusals(t *testing.T) {
 	if err != nil || len(preview.GetSealed()) != 1 || preview.GetSealed()[0].GetUnits() != 40 || preview.GetOperation() != nil {
 		t.Fatalf("%v, %v", preview, err)
 	}
-	cell, _ := p.store.Cell(ctx, "cell-1")
-	if cell.Version != 1 || cell.State != core.CellActive {
-		t.Fatalf("refusals and previews left %+v", cell)
+	for _, id := range []ids.CellID{"cell-1", "cell-2"} {
+		if cell, _ := p.store.Cell(ctx, id); cell.Version != 1 || cell.State != core.CellActive {
+			t.Fatalf("refusals and previews left %+v", cell)
+		}
 	}
 	if _, err := sre.Fences.ReclaimCell(ctx, &pb.ReclaimCellRequest{CellId: "cell-1", OperationId: "op", Reason: "r"}); rpcstatus.Reason(err) != "CELL_STATE" {
 		t.Errorf("reclaim of a cell that is not fenced: %v", err)
