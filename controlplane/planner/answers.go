@@ -59,8 +59,9 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, report
 	}
 	settled, err := p.settler.settle(ctx, leader, record, store.Answer{AdjustmentID: r.GetDirectiveId(), Outcome: outcome})
 	if errors.Is(err, core.ErrContradiction) || errors.Is(err, core.ErrBroken) {
-		p.log.ErrorContext(ctx, "a shard's answer does not fit the journal", append([]any{telemetry.Event, "answer_contradicts",
-			telemetry.AdjustmentID, r.GetDirectiveId(), telemetry.CellID, cell}, telemetry.Failure(err, rpcstatus.Reason(err), false)...)...)
+		p.log.ErrorContext(ctx, "a shard's answer does not fit the journal", append([]any{
+			telemetry.Event, "answer_contradicts", telemetry.AdjustmentID, r.GetDirectiveId(), telemetry.CellID, cell,
+		}, telemetry.Failure(err, rpcstatus.Reason(err), false)...)...)
 	}
 	if err == nil && settled.Changed {
 		p.log.InfoContext(ctx, "adjustment settled", telemetry.Event, "adjustment_settled", telemetry.AdjustmentID, r.GetDirectiveId(),
