@@ -183,9 +183,10 @@ type reference struct {
 	w       *world
 	command []string
 	stats   string // its counters
+	runs    int
 }
 
-func (w *world) referenceOf(p *process, stock int64) reference {
+func (w *world) referenceOf(p *process, stock int64) *reference {
 	w.t.Helper()
 	const user, request = "u999999999999", "r999999999999"
 	nonce := ""
@@ -204,28 +205,38 @@ func (w *world) referenceOf(p *process, stock int64) reference {
 	w.must(r.HDel(w.ctx, copied+"1.1:marks", user).Err())
 	w.must(r.HSet(w.ctx, copied+"meta", "gate:"+phone, int(pb.GateState_GATE_STATE_OPEN), "bound:"+phone, 1_000_000_000, "stream_max", 0).Err())
 	w.must(r.Set(w.ctx, copied+"1.1:stock:"+phone, stock, 0).Err())
-	vary := strings.NewReplacer(user, "u__rand_int__", request, "r__rand_int__", nonce, nonce[:14]+"__rand_int__")
+	// A letter of each run's own (run): redis-benchmark's random numbers begin at time XOR pid, which two
+	// runs may share, and then everything they ask is a repeat.
+	vary := strings.NewReplacer(user, runsOwn+"__rand_int__", request, runsOwn+"__rand_int__", nonce, nonce[:13]+runsOwn+"__rand_int__")
 	reservation := regexp.MustCompile(`^cell-1\.r[a-z2-7]{26}$`)
 	for i, arg := range call {
 		call[i] = vary.Replace(tag.Replace(arg))
 		if reservation.MatchString(arg) {
-			call[i] = arg[:len(arg)-12] + "__rand_int__"
+			call[i] = arg[:len(arg)-13] + runsOwn + "__rand_int__"
 		}
 	}
-	return reference{w, call, copied + "1.1:stats:" + phone}
+	return &reference{w: w, command: call, stats: copied + "1.1:stats:" + phone}
 }
 
+// runsOwn stands for the letter of a run.
+const runsOwn = "\x00"
+
 // run lets redis-benchmark make the call so many times.
-func (r reference) run(calls int) float64 {
+func (r *reference) run(calls int) float64 {
 	r.w.t.Helper()
+	command := slices.Clone(r.command)
+	for i, arg := range command {
+		command[i] = strings.ReplaceAll(arg, runsOwn+"__rand_int__", string(rune('a'+r.runs%26))+"__rand_int__")
+	}
+	r.runs++
 	before := r.w.redis.CPU(r.w.t)
-	rate := r.w.redis.Benchmark(r.w.t, calls, pipelineDepth, r.command...)
+	rate := r.w.redis.Benchmark(r.w.t, calls, pipelineDepth, command...)
 	r.w.t.Logf("processor for one call: %.1f µs in Redis", (r.w.redis.CPU(r.w.t)-before).Seconds()/float64(calls)*1e6)
 	return rate
 }
 
 // admitted counts what the library admitted into the copy.
-func (r reference) admitted() int {
+func (r *reference) admitted() int {
 	r.w.t.Helper()
 	n, err := r.w.redis.Client(r.w.t).HGet(r.w.ctx, r.stats, "admitted").Int()
 	if !errors.Is(err, redis.Nil) {

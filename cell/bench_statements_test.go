@@ -207,7 +207,7 @@ func stepScript(t testing.TB, state string, payload int) string {
 	})
 	s.line("COMMIT;")
 	s.whole([]string{"steps.go", "steps_write.go", "tx.go"},
-		"step_lock_due", "step_lock_cancelled", // the closer's
+		"step_lock_due", "step_lock_cancelled", "step_lease", // the closer's
 		"step_refunds_write", "refunds_kick", "restocked_before", // money goes back
 		"step_refusals_write", // a callback that does not fit
 		"step_payments_write", // a closing without an attempt
