@@ -81,6 +81,7 @@ func TestAnyReplicaAnswersForTheCells(t *testing.T) {
 	wire := fault.New(t, fmt.Sprintf("127.0.0.1:%d", port))
 	a, _ := replica(t, etcd, "--grpc-addr", fmt.Sprintf("127.0.0.1:%d", port), "--advertise-addr", wire.Addr())
 	ready(t, a)
+	elected(t, a, wire.Addr())
 	b, _ := replica(t, etcd)
 	ready(t, b)
 	register(t, a)
@@ -139,6 +140,24 @@ func TestAnyReplicaAnswersForTheCells(t *testing.T) {
 	}
 }
 
+// elected waits until the replica knows itself, by its advertised address, to lead.
+func elected(t *testing.T, r *running, addr string) {
+	t.Helper()
+	c := dial(t, r, client.Options{Token: "token"})
+	testkit.Eventually(t, 20*time.Second, func() error {
+		st, err := c.Reports.GetStatus(testkit.Deadline(t), &pb.GetStatusRequest{})
+		if err != nil {
+			return err
+		}
+		for _, one := range st.GetReplicas() {
+			if one.GetLeader() && one.GetAddress() == addr {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s does not lead: %v", addr, st.GetReplicas())
+	})
+}
+
 // A caller writes through one replica, which is gone then, and reads. The next replica's
 // view has not heard of the write: it says so instead of answering from before it, and the
 // third one answers.
@@ -148,6 +167,8 @@ func TestAReadAfterAFailOverShowsTheWriteBeforeIt(t *testing.T) {
 	port := testkit.FreePort(t)
 	toFirst, toEtcd := fault.New(t, fmt.Sprintf("127.0.0.1:%d", port)), fault.New(t, etcd.Endpoint(0))
 	first, _ := replica(t, etcd, "--grpc-addr", fmt.Sprintf("127.0.0.1:%d", port), "--advertise-addr", toFirst.Addr())
+	ready(t, first)
+	elected(t, first, toFirst.Addr()) // another leader would answer the late one's question for its word
 	late, _ := replica(t, etcd, "--etcd-endpoints", toEtcd.Addr())
 	third, _ := replica(t, etcd)
 	for _, r := range []*running{first, late, third} {
