@@ -21,6 +21,59 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// BucketMoveState is how far a handover is.
+type BucketMoveState int32
+
+const (
+	// Never sent.
+	BucketMoveState_BUCKET_MOVE_STATE_UNSPECIFIED BucketMoveState = 0
+	// The giver may have closed the range, the taker has not opened it: first attempts are MOVED_PENDING.
+	BucketMoveState_BUCKET_MOVE_STATE_MOVING BucketMoveState = 1
+	// The taker sells; the giver keeps status, orders and payments that it has.
+	BucketMoveState_BUCKET_MOVE_STATE_MOVED BucketMoveState = 2
+)
+
+// Enum value maps for BucketMoveState.
+var (
+	BucketMoveState_name = map[int32]string{
+		0: "BUCKET_MOVE_STATE_UNSPECIFIED",
+		1: "BUCKET_MOVE_STATE_MOVING",
+		2: "BUCKET_MOVE_STATE_MOVED",
+	}
+	BucketMoveState_value = map[string]int32{
+		"BUCKET_MOVE_STATE_UNSPECIFIED": 0,
+		"BUCKET_MOVE_STATE_MOVING":      1,
+		"BUCKET_MOVE_STATE_MOVED":       2,
+	}
+)
+
+func (x BucketMoveState) Enum() *BucketMoveState {
+	p := new(BucketMoveState)
+	*p = x
+	return p
+}
+
+func (x BucketMoveState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BucketMoveState) Descriptor() protoreflect.EnumDescriptor {
+	return file_cellquota_v1_routing_proto_enumTypes[0].Descriptor()
+}
+
+func (BucketMoveState) Type() protoreflect.EnumType {
+	return &file_cellquota_v1_routing_proto_enumTypes[0]
+}
+
+func (x BucketMoveState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BucketMoveState.Descriptor instead.
+func (BucketMoveState) EnumDescriptor() ([]byte, []int) {
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{0}
+}
+
 // WatchRoutesRequest is hello first, then acknowledgements.
 type WatchRoutesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -308,8 +361,11 @@ type DomainRoute struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Domain; empty when the campaign is one domain.
 	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
-	// Per cell its ranges; together they cover 0…4095 exactly once.
-	Cells         []*CellBuckets `protobuf:"bytes,2,rep,name=cells,proto3" json:"cells,omitempty"`
+	// Per cell its ranges; together they cover 0…4095 exactly once. A range that is MOVING is still its
+	// giver's.
+	Cells []*CellBuckets `protobuf:"bytes,2,rep,name=cells,proto3" json:"cells,omitempty"`
+	// Handovers of this domain's buckets, oldest first, at most 1,000: those done name the former cells.
+	Moves         []*BucketMove `protobuf:"bytes,3,rep,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -358,6 +414,104 @@ func (x *DomainRoute) GetCells() []*CellBuckets {
 	return nil
 }
 
+func (x *DomainRoute) GetMoves() []*BucketMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+// BucketMove is one handover of a range of buckets.
+type BucketMove struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell that gave.
+	FromCell string `protobuf:"bytes,1,opt,name=from_cell,json=fromCell,proto3" json:"from_cell,omitempty"`
+	// Cell that takes.
+	ToCell string `protobuf:"bytes,2,opt,name=to_cell,json=toCell,proto3" json:"to_cell,omitempty"`
+	// The parts of the asked range that the giver owned.
+	Buckets *DomainBuckets `protobuf:"bytes,3,opt,name=buckets,proto3" json:"buckets,omitempty"`
+	// Route version that the handover makes.
+	RouteVersion int64 `protobuf:"varint,4,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"`
+	// How far.
+	State BucketMoveState `protobuf:"varint,5,opt,name=state,proto3,enum=cellquota.v1.BucketMoveState" json:"state,omitempty"`
+	// Unix milliseconds of the order.
+	OrderedAtMs   int64 `protobuf:"varint,6,opt,name=ordered_at_ms,json=orderedAtMs,proto3" json:"ordered_at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BucketMove) Reset() {
+	*x = BucketMove{}
+	mi := &file_cellquota_v1_routing_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BucketMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BucketMove) ProtoMessage() {}
+
+func (x *BucketMove) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_routing_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BucketMove.ProtoReflect.Descriptor instead.
+func (*BucketMove) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BucketMove) GetFromCell() string {
+	if x != nil {
+		return x.FromCell
+	}
+	return ""
+}
+
+func (x *BucketMove) GetToCell() string {
+	if x != nil {
+		return x.ToCell
+	}
+	return ""
+}
+
+func (x *BucketMove) GetBuckets() *DomainBuckets {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+func (x *BucketMove) GetRouteVersion() int64 {
+	if x != nil {
+		return x.RouteVersion
+	}
+	return 0
+}
+
+func (x *BucketMove) GetState() BucketMoveState {
+	if x != nil {
+		return x.State
+	}
+	return BucketMoveState_BUCKET_MOVE_STATE_UNSPECIFIED
+}
+
+func (x *BucketMove) GetOrderedAtMs() int64 {
+	if x != nil {
+		return x.OrderedAtMs
+	}
+	return 0
+}
+
 // CellBuckets is one cell's ranges.
 type CellBuckets struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -371,7 +525,7 @@ type CellBuckets struct {
 
 func (x *CellBuckets) Reset() {
 	*x = CellBuckets{}
-	mi := &file_cellquota_v1_routing_proto_msgTypes[4]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -383,7 +537,7 @@ func (x *CellBuckets) String() string {
 func (*CellBuckets) ProtoMessage() {}
 
 func (x *CellBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_routing_proto_msgTypes[4]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -396,7 +550,7 @@ func (x *CellBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellBuckets.ProtoReflect.Descriptor instead.
 func (*CellBuckets) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{4}
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CellBuckets) GetCellId() string {
@@ -432,7 +586,7 @@ type CellRoute struct {
 
 func (x *CellRoute) Reset() {
 	*x = CellRoute{}
-	mi := &file_cellquota_v1_routing_proto_msgTypes[5]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -444,7 +598,7 @@ func (x *CellRoute) String() string {
 func (*CellRoute) ProtoMessage() {}
 
 func (x *CellRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_routing_proto_msgTypes[5]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -457,7 +611,7 @@ func (x *CellRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CellRoute.ProtoReflect.Descriptor instead.
 func (*CellRoute) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{5}
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CellRoute) GetCellId() string {
@@ -510,7 +664,7 @@ type LookupHomeRequest struct {
 
 func (x *LookupHomeRequest) Reset() {
 	*x = LookupHomeRequest{}
-	mi := &file_cellquota_v1_routing_proto_msgTypes[6]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +676,7 @@ func (x *LookupHomeRequest) String() string {
 func (*LookupHomeRequest) ProtoMessage() {}
 
 func (x *LookupHomeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_routing_proto_msgTypes[6]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +689,7 @@ func (x *LookupHomeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupHomeRequest.ProtoReflect.Descriptor instead.
 func (*LookupHomeRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{6}
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LookupHomeRequest) GetCampaignId() string {
@@ -574,7 +728,7 @@ type LookupHomeResponse struct {
 
 func (x *LookupHomeResponse) Reset() {
 	*x = LookupHomeResponse{}
-	mi := &file_cellquota_v1_routing_proto_msgTypes[7]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +740,7 @@ func (x *LookupHomeResponse) String() string {
 func (*LookupHomeResponse) ProtoMessage() {}
 
 func (x *LookupHomeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_routing_proto_msgTypes[7]
+	mi := &file_cellquota_v1_routing_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +753,7 @@ func (x *LookupHomeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupHomeResponse.ProtoReflect.Descriptor instead.
 func (*LookupHomeResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{7}
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LookupHomeResponse) GetCellId() string {
@@ -651,10 +805,19 @@ const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"\n" +
 	"final_skus\x18\a \x03(\tR\tfinalSkus\x12&\n" +
 	"\x0fpublished_at_ms\x18\b \x01(\x03R\rpublishedAtMs\x12\x1c\n" +
-	"\tcancelled\x18\t \x01(\bR\tcancelled\"V\n" +
+	"\tcancelled\x18\t \x01(\bR\tcancelled\"\x86\x01\n" +
 	"\vDomainRoute\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12/\n" +
-	"\x05cells\x18\x02 \x03(\v2\x19.cellquota.v1.CellBucketsR\x05cells\"]\n" +
+	"\x05cells\x18\x02 \x03(\v2\x19.cellquota.v1.CellBucketsR\x05cells\x12.\n" +
+	"\x05moves\x18\x03 \x03(\v2\x18.cellquota.v1.BucketMoveR\x05moves\"\xf7\x01\n" +
+	"\n" +
+	"BucketMove\x12\x1b\n" +
+	"\tfrom_cell\x18\x01 \x01(\tR\bfromCell\x12\x17\n" +
+	"\ato_cell\x18\x02 \x01(\tR\x06toCell\x125\n" +
+	"\abuckets\x18\x03 \x01(\v2\x1b.cellquota.v1.DomainBucketsR\abuckets\x12#\n" +
+	"\rroute_version\x18\x04 \x01(\x03R\frouteVersion\x123\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x1d.cellquota.v1.BucketMoveStateR\x05state\x12\"\n" +
+	"\rordered_at_ms\x18\x06 \x01(\x03R\vorderedAtMs\"]\n" +
 	"\vCellBuckets\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x125\n" +
 	"\abuckets\x18\x02 \x01(\v2\x1b.cellquota.v1.DomainBucketsR\abuckets\"\xa1\x01\n" +
@@ -672,7 +835,11 @@ const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"\x12LookupHomeResponse\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x16\n" +
 	"\x06bucket\x18\x02 \x01(\x05R\x06bucket\x12#\n" +
-	"\rroute_version\x18\x03 \x01(\x03R\frouteVersion2\xb9\x01\n" +
+	"\rroute_version\x18\x03 \x01(\x03R\frouteVersion*o\n" +
+	"\x0fBucketMoveState\x12!\n" +
+	"\x1dBUCKET_MOVE_STATE_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18BUCKET_MOVE_STATE_MOVING\x10\x01\x12\x1b\n" +
+	"\x17BUCKET_MOVE_STATE_MOVED\x10\x022\xb9\x01\n" +
 	"\x0eRoutingService\x12V\n" +
 	"\vWatchRoutes\x12 .cellquota.v1.WatchRoutesRequest\x1a!.cellquota.v1.WatchRoutesResponse(\x010\x01\x12O\n" +
 	"\n" +
@@ -690,41 +857,47 @@ func file_cellquota_v1_routing_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_routing_proto_rawDescData
 }
 
-var file_cellquota_v1_routing_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_cellquota_v1_routing_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_cellquota_v1_routing_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_cellquota_v1_routing_proto_goTypes = []any{
-	(*WatchRoutesRequest)(nil),  // 0: cellquota.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil), // 1: cellquota.v1.WatchRoutesResponse
-	(*CampaignRoute)(nil),       // 2: cellquota.v1.CampaignRoute
-	(*DomainRoute)(nil),         // 3: cellquota.v1.DomainRoute
-	(*CellBuckets)(nil),         // 4: cellquota.v1.CellBuckets
-	(*CellRoute)(nil),           // 5: cellquota.v1.CellRoute
-	(*LookupHomeRequest)(nil),   // 6: cellquota.v1.LookupHomeRequest
-	(*LookupHomeResponse)(nil),  // 7: cellquota.v1.LookupHomeResponse
-	(*KeyInfo)(nil),             // 8: cellquota.v1.KeyInfo
-	(*CampaignSpec)(nil),        // 9: cellquota.v1.CampaignSpec
-	(CampaignState)(0),          // 10: cellquota.v1.CampaignState
-	(*DomainBuckets)(nil),       // 11: cellquota.v1.DomainBuckets
-	(CellState)(0),              // 12: cellquota.v1.CellState
+	(BucketMoveState)(0),        // 0: cellquota.v1.BucketMoveState
+	(*WatchRoutesRequest)(nil),  // 1: cellquota.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil), // 2: cellquota.v1.WatchRoutesResponse
+	(*CampaignRoute)(nil),       // 3: cellquota.v1.CampaignRoute
+	(*DomainRoute)(nil),         // 4: cellquota.v1.DomainRoute
+	(*BucketMove)(nil),          // 5: cellquota.v1.BucketMove
+	(*CellBuckets)(nil),         // 6: cellquota.v1.CellBuckets
+	(*CellRoute)(nil),           // 7: cellquota.v1.CellRoute
+	(*LookupHomeRequest)(nil),   // 8: cellquota.v1.LookupHomeRequest
+	(*LookupHomeResponse)(nil),  // 9: cellquota.v1.LookupHomeResponse
+	(*KeyInfo)(nil),             // 10: cellquota.v1.KeyInfo
+	(*CampaignSpec)(nil),        // 11: cellquota.v1.CampaignSpec
+	(CampaignState)(0),          // 12: cellquota.v1.CampaignState
+	(*DomainBuckets)(nil),       // 13: cellquota.v1.DomainBuckets
+	(CellState)(0),              // 14: cellquota.v1.CellState
 }
 var file_cellquota_v1_routing_proto_depIdxs = []int32{
-	2,  // 0: cellquota.v1.WatchRoutesResponse.campaigns:type_name -> cellquota.v1.CampaignRoute
-	5,  // 1: cellquota.v1.WatchRoutesResponse.cells:type_name -> cellquota.v1.CellRoute
-	8,  // 2: cellquota.v1.WatchRoutesResponse.keys:type_name -> cellquota.v1.KeyInfo
-	9,  // 3: cellquota.v1.CampaignRoute.spec:type_name -> cellquota.v1.CampaignSpec
-	10, // 4: cellquota.v1.CampaignRoute.state:type_name -> cellquota.v1.CampaignState
-	3,  // 5: cellquota.v1.CampaignRoute.domains:type_name -> cellquota.v1.DomainRoute
-	4,  // 6: cellquota.v1.DomainRoute.cells:type_name -> cellquota.v1.CellBuckets
-	11, // 7: cellquota.v1.CellBuckets.buckets:type_name -> cellquota.v1.DomainBuckets
-	12, // 8: cellquota.v1.CellRoute.state:type_name -> cellquota.v1.CellState
-	0,  // 9: cellquota.v1.RoutingService.WatchRoutes:input_type -> cellquota.v1.WatchRoutesRequest
-	6,  // 10: cellquota.v1.RoutingService.LookupHome:input_type -> cellquota.v1.LookupHomeRequest
-	1,  // 11: cellquota.v1.RoutingService.WatchRoutes:output_type -> cellquota.v1.WatchRoutesResponse
-	7,  // 12: cellquota.v1.RoutingService.LookupHome:output_type -> cellquota.v1.LookupHomeResponse
-	11, // [11:13] is the sub-list for method output_type
-	9,  // [9:11] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	3,  // 0: cellquota.v1.WatchRoutesResponse.campaigns:type_name -> cellquota.v1.CampaignRoute
+	7,  // 1: cellquota.v1.WatchRoutesResponse.cells:type_name -> cellquota.v1.CellRoute
+	10, // 2: cellquota.v1.WatchRoutesResponse.keys:type_name -> cellquota.v1.KeyInfo
+	11, // 3: cellquota.v1.CampaignRoute.spec:type_name -> cellquota.v1.CampaignSpec
+	12, // 4: cellquota.v1.CampaignRoute.state:type_name -> cellquota.v1.CampaignState
+	4,  // 5: cellquota.v1.CampaignRoute.domains:type_name -> cellquota.v1.DomainRoute
+	6,  // 6: cellquota.v1.DomainRoute.cells:type_name -> cellquota.v1.CellBuckets
+	5,  // 7: cellquota.v1.DomainRoute.moves:type_name -> cellquota.v1.BucketMove
+	13, // 8: cellquota.v1.BucketMove.buckets:type_name -> cellquota.v1.DomainBuckets
+	0,  // 9: cellquota.v1.BucketMove.state:type_name -> cellquota.v1.BucketMoveState
+	13, // 10: cellquota.v1.CellBuckets.buckets:type_name -> cellquota.v1.DomainBuckets
+	14, // 11: cellquota.v1.CellRoute.state:type_name -> cellquota.v1.CellState
+	1,  // 12: cellquota.v1.RoutingService.WatchRoutes:input_type -> cellquota.v1.WatchRoutesRequest
+	8,  // 13: cellquota.v1.RoutingService.LookupHome:input_type -> cellquota.v1.LookupHomeRequest
+	2,  // 14: cellquota.v1.RoutingService.WatchRoutes:output_type -> cellquota.v1.WatchRoutesResponse
+	9,  // 15: cellquota.v1.RoutingService.LookupHome:output_type -> cellquota.v1.LookupHomeResponse
+	14, // [14:16] is the sub-list for method output_type
+	12, // [12:14] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_routing_proto_init() }
@@ -741,13 +914,14 @@ func file_cellquota_v1_routing_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_routing_proto_rawDesc), len(file_cellquota_v1_routing_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   8,
+			NumEnums:      1,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_cellquota_v1_routing_proto_goTypes,
 		DependencyIndexes: file_cellquota_v1_routing_proto_depIdxs,
+		EnumInfos:         file_cellquota_v1_routing_proto_enumTypes,
 		MessageInfos:      file_cellquota_v1_routing_proto_msgTypes,
 	}.Build()
 	File_cellquota_v1_routing_proto = out.File
