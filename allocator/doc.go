@@ -10,7 +10,8 @@
 // moves what one cell has too much of to others, and Redistribute hands out
 // what a fence proved unsold. DealBuckets decides which cell is home to which
 // of the 4,096 hash buckets of users; units and buckets should be shared in
-// like proportion, and CheckSkew says where they are not.
+// like proportion, and CheckSkew says where they are not. In a lottery, Draw
+// says who of those that an EntrantList digested wins a unit.
 //
 // # What it promises
 //

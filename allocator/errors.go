@@ -32,6 +32,11 @@ var (
 	ErrSameCell          = errors.New("giver and taker must be different cells")
 	ErrStanding          = errors.New("must be Selling, Leaving or Frozen")
 	ErrAvailable         = errors.New("must not be above granted")
+	ErrEntryUnnamed      = errors.New("an entry needs an id")
+	ErrEntryOrder        = errors.New("entries must come in ascending order of their ids, each once")
+	ErrTickets           = errors.New("must be from 1 to 100")
+	ErrUnitsToDraw       = errors.New("must be from 1 to 1000000")
+	ErrBeacon            = errors.New("must be at most 256 bytes")
 )
 
 // ErrBroken says that a plan does not keep its own promise: a defect of this
