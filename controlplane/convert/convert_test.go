@@ -38,6 +38,7 @@ func TestEnumsAreTheWires(t *testing.T) {
 	same(t, core.Reclaims(), pb.ReclaimPolicy(0).Descriptor())
 	same(t, core.Routings(), pb.RoutingMode(0).Descriptor())
 	same(t, core.Inventories(), pb.InventoryMode(0).Descriptor())
+	same(t, core.BucketMoveStates(), pb.BucketMoveState(0).Descriptor())
 	same(t, core.Autos(), pb.AutoPolicy(0).Descriptor())
 	same(t, allocator.Policies(), pb.SplitPolicy(0).Descriptor())
 }
@@ -145,7 +146,11 @@ func TestRouteGoesThereAndBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []core.DomainRoute{{Domain: "east", Homes: homes}}
+	ordered, _, err := core.Route{Campaign: "d", Version: 7, Domains: []core.DomainRoute{{Domain: "east", Homes: homes}}}.Order("east", "a", "b", 5, 30, time.UnixMilli(1_800_000_000_123))
+	if err != nil || len(ordered.Domains[0].Moves[0].Ranges) != 2 {
+		t.Fatal(ordered, err)
+	}
+	want := ordered.Domains
 	got, err := convert.FromDomains(convert.Domains(want))
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("came back as %v, %v", got, err)
@@ -174,6 +179,10 @@ func TestForeignNumbersAreRefused(t *testing.T) {
 	}
 	if _, err := convert.FromDomains([]*pb.DomainRoute{{Cells: []*pb.CellBuckets{{CellId: "a", Buckets: &pb.DomainBuckets{Ranges: []*pb.BucketRange{{BucketFrom: 0, BucketTo: 65536 + 4095}}}}}}}); err == nil {
 		t.Error("a range up to 69631 was read")
+	}
+	whole := []*pb.CellBuckets{{CellId: "a", Buckets: &pb.DomainBuckets{Ranges: []*pb.BucketRange{{BucketTo: 4095}}}}}
+	if _, err := convert.FromDomains([]*pb.DomainRoute{{Cells: whole, Moves: []*pb.BucketMove{{Buckets: &pb.DomainBuckets{Ranges: []*pb.BucketRange{{BucketFrom: -1}}}}}}}); err == nil {
+		t.Error("a move of bucket -1 was read")
 	}
 	if s, err := convert.FromSpec(nil); err != nil || len(s.Check()) == 0 {
 		t.Errorf("a blank spec passes: %v", err)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cellquota/cellquota/allocator"
 	"github.com/cellquota/cellquota/controlplane/core"
@@ -26,6 +27,7 @@ func Domains(domains []core.DomainRoute) []*pb.DomainRoute {
 			}
 			buckets.Ranges = append(buckets.Ranges, bucketRange(r))
 		}
+		out.Moves = mapped(d.Moves, func(m core.BucketMove) *pb.BucketMove { return bucketMove(d.Domain, m) })
 		slices.SortFunc(out.Cells, func(a, b *pb.CellBuckets) int { return strings.Compare(a.CellId, b.CellId) })
 		return out
 	})
@@ -33,6 +35,13 @@ func Domains(domains []core.DomainRoute) []*pb.DomainRoute {
 
 func bucketRange(r allocator.Range) *pb.BucketRange {
 	return &pb.BucketRange{BucketFrom: int32(r.From), BucketTo: int32(r.To)}
+}
+
+func bucketMove(domain string, m core.BucketMove) *pb.BucketMove {
+	return &pb.BucketMove{
+		FromCell: string(m.From), ToCell: string(m.To), Buckets: &pb.DomainBuckets{Domain: domain, Ranges: mapped(m.Ranges, bucketRange)},
+		RouteVersion: m.RouteVersion, State: pb.BucketMoveState(m.State), OrderedAtMs: m.OrderedAt.UnixMilli(),
+	}
 }
 
 // CellDomains gives what one cell owns, per domain; a domain it owns nothing of
@@ -53,24 +62,54 @@ func CellDomains(domains []core.DomainRoute, cell ids.CellID) []*pb.DomainBucket
 	return out
 }
 
-// FromDomains reads a campaign's maps; each must cover every bucket once.
+// FromDomains reads a campaign's maps and moves; each map must cover every bucket
+// once. What moves may be is asked by core's Check.
 func FromDomains(domains []*pb.DomainRoute) ([]core.DomainRoute, error) {
 	var out []core.DomainRoute
 	for i, d := range domains {
 		var ranges []allocator.Range
 		for _, c := range d.GetCells() {
-			for _, r := range c.GetBuckets().GetRanges() {
-				if r.GetBucketFrom() < 0 || r.GetBucketTo() < 0 || r.GetBucketFrom() > math.MaxUint16 || r.GetBucketTo() > math.MaxUint16 {
-					return nil, fmt.Errorf("domains[%d]: range %d-%d is outside the bucket space", i, r.GetBucketFrom(), r.GetBucketTo())
-				}
-				ranges = append(ranges, allocator.Range{From: uint16(r.GetBucketFrom()), To: uint16(r.GetBucketTo()), Cell: c.GetCellId()})
+			own, err := fromRanges(c.GetCellId(), c.GetBuckets().GetRanges())
+			if err != nil {
+				return nil, fmt.Errorf("domains[%d]: %w", i, err)
 			}
+			ranges = append(ranges, own...)
 		}
 		homes, err := allocator.NewHomeMap(allocator.Buckets, ranges)
 		if err != nil {
 			return nil, fmt.Errorf("domains[%d]: %w", i, err)
 		}
-		out = append(out, core.DomainRoute{Domain: d.GetDomain(), Homes: homes})
+		moves, err := fromMoves(d.GetMoves())
+		if err != nil {
+			return nil, fmt.Errorf("domains[%d]: %w", i, err)
+		}
+		out = append(out, core.DomainRoute{Domain: d.GetDomain(), Homes: homes, Moves: moves})
+	}
+	return out, nil
+}
+
+func fromMoves(moves []*pb.BucketMove) ([]core.BucketMove, error) {
+	var out []core.BucketMove
+	for i, m := range moves {
+		ranges, err := fromRanges(m.GetFromCell(), m.GetBuckets().GetRanges())
+		if err != nil {
+			return nil, fmt.Errorf("moves[%d]: %w", i, err)
+		}
+		out = append(out, core.BucketMove{
+			From: ids.CellID(m.GetFromCell()), To: ids.CellID(m.GetToCell()), Ranges: ranges, RouteVersion: m.GetRouteVersion(),
+			State: enum[core.BucketMoveState](m.GetState()), OrderedAt: time.UnixMilli(m.GetOrderedAtMs()).UTC(),
+		})
+	}
+	return out, nil
+}
+
+func fromRanges(cell string, ranges []*pb.BucketRange) ([]allocator.Range, error) {
+	var out []allocator.Range
+	for _, r := range ranges {
+		if r.GetBucketFrom() < 0 || r.GetBucketTo() < 0 || r.GetBucketFrom() > math.MaxUint16 || r.GetBucketTo() > math.MaxUint16 {
+			return nil, fmt.Errorf("range %d-%d is outside the bucket space", r.GetBucketFrom(), r.GetBucketTo())
+		}
+		out = append(out, allocator.Range{From: uint16(r.GetBucketFrom()), To: uint16(r.GetBucketTo()), Cell: cell})
 	}
 	return out, nil
 }

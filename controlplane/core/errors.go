@@ -98,6 +98,17 @@ var (
 	ErrStockShort = errors.New("physical stock does not cover the limit")
 	// ErrNoBucket: the cell is home to nobody in this campaign; units would strand.
 	ErrNoBucket = errors.New("the cell owns no bucket of the campaign")
+	// ErrNothingToMove: the cell that shall give owns none of these buckets, or the
+	// range or the taker makes no sense. P.
+	ErrNothingToMove = errors.New("there is nothing to hand over")
+	// ErrMoving: some of these buckets are being handed over. Repeat when that is done.
+	ErrMoving = errors.New("the buckets are being handed over")
+	// ErrMoveLimit: the route remembers as many handovers as it can. P.
+	ErrMoveLimit = errors.New("too many handovers of one traffic domain")
+	// ErrUnknownDomain: the campaign has no traffic domain of this name. P.
+	ErrUnknownDomain = errors.New("unknown traffic domain")
+	// ErrUnknownMove: the route has no handover of this version. P.
+	ErrUnknownMove = errors.New("unknown handover")
 	// ErrLowering: the SKU's limit is being lowered; what is in the reserve goes
 	// there, not to cells. P until it has ended or was cancelled by a raise.
 	ErrLowering = errors.New("the SKU's limit is being lowered")

@@ -8,10 +8,10 @@ import (
 )
 
 // Route says who owns which buckets of a campaign. Frozen at publish; only a
-// handover grows its version.
+// handover changes it, by the verbs Order and Turn.
 type Route struct {
 	Campaign ids.CampaignID
-	Version  int64 // from 1
+	Version  int64 // from 1; grows when a handover turns the map
 	Domains  []DomainRoute
 	// ModRevision is etcd's; 0: not stored.
 	ModRevision int64
@@ -22,9 +22,11 @@ type Route struct {
 type DomainRoute struct {
 	Domain string
 	Homes  allocator.HomeMap
+	// Moves are the handovers of its buckets, oldest first; at most MaxBucketMoves.
+	Moves []BucketMove
 }
 
-// Check verifies that every domain's map covers all buckets. ErrBroken.
+// Check verifies that every domain's map covers all buckets, and its moves. ErrBroken.
 func (r Route) Check() error {
 	if r.Campaign == "" || r.Version < 1 || len(r.Domains) == 0 {
 		return broken("route of %q: version %d, %d domains", r.Campaign, r.Version, len(r.Domains))
@@ -32,6 +34,9 @@ func (r Route) Check() error {
 	for _, d := range r.Domains {
 		if d.Homes.Buckets() != allocator.Buckets {
 			return broken("route of %s: domain %q has %d buckets", r.Campaign, d.Domain, d.Homes.Buckets())
+		}
+		if err := r.checkMoves(d); err != nil {
+			return err
 		}
 	}
 	return nil
