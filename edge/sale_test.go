@@ -96,8 +96,8 @@ func TestSale(t *testing.T) {
 		}
 		r.must(a, http.StatusConflict, "ALREADY_PURCHASED")
 
-		list, a, err := r.client.Requests(ctx, token, campaign)
-		if err != nil || a.Status != 200 || len(list) != 1 || list[0].State != "PAID" || list[0].SKUID != sku {
+		list, complete, a, err := r.client.Requests(ctx, token, campaign)
+		if err != nil || !complete || a.Status != 200 || len(list) != 1 || list[0].State != "PAID" || list[0].SKUID != sku {
 			t.Fatalf("requests: %v %s", err, a.Body)
 		}
 		orders, complete, a, err := r.client.Orders(ctx, token)

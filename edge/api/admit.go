@@ -132,6 +132,10 @@ func (s *Server) decide(c *call, campaign *route.Campaign, sku route.SKU, in *as
 	if home == nil {
 		return decision{problem: at(atRoute, HomeCellUnavailable)}
 	}
+	moving := campaign.Moving(c.domain, c.who.User)
+	if moving && (in.attempt == 0 || !home.Admits()) { // what the giver has of a repeat it tells while it can
+		return decision{problem: at(atRoute, MovedPending)}
+	}
 	stock := soldout.Key{Campaign: campaign.ID, SKU: sku.ID, Cell: home.ID}
 	if in.attempt == 0 {
 		if left, empty := s.parts.SoldOut.Empty(stock); empty {
@@ -161,6 +165,12 @@ func (s *Server) decide(c *call, campaign *route.Campaign, sku route.SKU, in *as
 		return decision{problem: s.unanswered(c, home.ID, err)}
 	}
 	s.learn(stock, campaign.Margin, answer)
+	if moving && answer.GetOutcome() == cq.AdmitOutcome_ADMIT_OUTCOME_FENCED {
+		return decision{problem: at(atHome, MovedPending)}
+	}
+	if answer = s.carried(c, home.ID, answer); hasMoved(answer.GetRequest()) { // not final: home decides a repeat
+		return decision{problem: at(atHome, MovedPending)}
+	}
 	return decision{answer: answer}
 }
 

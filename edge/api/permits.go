@@ -52,6 +52,9 @@ func (s *Server) mayClaim(c *call, campaign *route.Campaign) *problem {
 // precheck asks the home cell; nil: nothing stands against it.
 func (s *Server) precheck(c *call, campaign *route.Campaign, sku route.SKU) *problem {
 	home := c.home(campaign)
+	if campaign.Moving(c.domain, c.who.User) {
+		return at(atRoute, MovedPending)
+	}
 	if !home.Admits() {
 		return at(atRoute, HomeCellUnavailable)
 	}
@@ -70,7 +73,7 @@ func (s *Server) precheck(c *call, campaign *route.Campaign, sku route.SKU) *pro
 	case cq.AdmitOutcome_ADMIT_OUTCOME_CLEAR, cq.AdmitOutcome_ADMIT_OUTCOME_NOT_STARTED:
 		return nil
 	default:
-		return refusal(answer)
+		return refusal(s.carried(c, home.ID, answer))
 	}
 }
 

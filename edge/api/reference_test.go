@@ -99,7 +99,7 @@ Every error is ` + "`application/problem+json`" + ` (RFC 9457) with ` + "`code`"
 - **wait**: the least time; the answer's ` + "`Retry-After`" + ` (whole seconds) and ` + "`retry_after_ms`" + ` are
   jittered and are what counts.
 
-What to do, in four rules:
+What to do, in five rules:
 
 1. No answer at all, ` + "`NOT_READY`" + ` or ` + "`INTERNAL`" + `: nobody knows whether it happened. Repeat with the
    same id and the header ` + "`Retry-Attempt: n`" + `, n counting up from 1. Such a repeat passes the window,
@@ -109,6 +109,8 @@ What to do, in four rules:
 3. ` + "`PERMIT_INVALID`" + `: claim another permit, keep the request id.
 4. ` + "`202`" + ` is not a purchase. It is one when the request's state is ` + "`PAID`" + `. Keep the receipt: with
    it the status is never "not found".
+5. ` + "`REJECTED`" + ` with reason ` + "`MOVED`" + ` is not final: the account was being handed to another part of the
+   system. Repeat under the same id; the new home decides.
 
 `
 
@@ -124,13 +126,14 @@ A payment channel repeats a callback on 503 and on no answer, never on 404 or 40
 - **同一编号**：重试时使用同一个 ` + "`request_id`" + `（或 ` + "`payment_id`" + `）。更换编号就是新的请求，而旧请求可能已被受理。
 - **等待**：最短时间；以回答中的 ` + "`Retry-After`" + `（整秒）与 ` + "`retry_after_ms`" + ` 为准，已加入随机抖动。
 
-四条规则：
+五条规则：
 
 1. 没有得到回答，或得到 ` + "`NOT_READY`" + `、` + "`INTERNAL`" + `：结果未知。使用同一编号重试，并带上 ` + "`Retry-Attempt: n`" + `（n 从 1 递增）。
    这样的重试不受活动时间、凭证过期和售罄缓存的限制，由归属单元先按重放处理。
 2. 其他非永久的回答：按提示等待，用同一编号重试，` + "`Retry-Attempt`" + ` 保持不变。
 3. ` + "`PERMIT_INVALID`" + `：重新获取凭证，请求编号不变。
 4. ` + "`202`" + ` 不代表购买成功，状态为 ` + "`PAID`" + ` 才是。请保存回执（receipt）：带上它查询状态永远不会是“未找到”。
+5. 状态 ` + "`REJECTED`" + ` 且原因为 ` + "`MOVED`" + ` 不是最终结果：该账号正在迁移。请使用同一编号重试，由新的归属单元决定。
 
 `
 

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -42,7 +41,7 @@ func (s *Server) getRequest(c *call) reply {
 		return p.reply()
 	}
 	receipt := query.Get("receipt")
-	cell, p := s.holder(c, campaign, sku, request, receipt)
+	where, p := s.trailOf(c, campaign, sku, request, receipt)
 	if p != nil {
 		return p.reply()
 	}
@@ -50,7 +49,7 @@ func (s *Server) getRequest(c *call) reply {
 		CampaignId: string(campaign.ID), SkuId: string(sku.ID), UserId: string(c.who.User),
 		RequestId: string(request), Receipt: receipt,
 	}
-	view, p := s.lookUntil(c, cell.ID, in, wait)
+	view, p := s.lookUntil(c, &where, in, wait)
 	if p != nil {
 		return p.reply()
 	}
@@ -86,17 +85,6 @@ func (s *Server) mayAsk(c *call) *problem {
 	return nil
 }
 
-// holder is the cell that knows the request: the one in a valid receipt, else the customer's home.
-func (s *Server) holder(c *call, campaign *route.Campaign, sku route.SKU, request ids.RequestID, receipt string) (*route.Cell, *problem) {
-	if cell := s.receiptCell(c, campaign.ID, sku.ID, request, receipt); cell != "" {
-		return answering(c.view.Cell(cell))
-	}
-	if p := c.enter(campaign); p != nil {
-		return nil, p
-	}
-	return answering(c.home(campaign))
-}
-
 // receiptCell is the cell of a receipt that is this customer's for this request; "" for any other.
 // The cell judges the receipt again; here it only says whom to ask.
 func (s *Server) receiptCell(c *call, campaign ids.CampaignID, sku ids.SKUID, request ids.RequestID, token string) ids.CellID {
@@ -119,8 +107,8 @@ func answering(cell *route.Cell) (*route.Cell, *problem) {
 
 // lookUntil looks, and looks again while the request is on its way and wait lasts. Only so many
 // wait at once; whoever comes on top is told the present state.
-func (s *Server) lookUntil(c *call, cell ids.CellID, in *cq.GetRequestRequest, wait time.Duration) (*cq.RequestView, *problem) {
-	view, p := s.look(c.ctx(), c, cell, in)
+func (s *Server) lookUntil(c *call, where *trail, in *cq.GetRequestRequest, wait time.Duration) (*cq.RequestView, *problem) {
+	view, p := s.look(c.ctx(), c, where, in)
 	if p != nil || wait <= 0 || !onItsWay(view.GetState()) || !s.waiters.Enter() {
 		return view, p
 	}
@@ -135,7 +123,7 @@ func (s *Server) lookUntil(c *call, cell ids.CellID, in *cq.GetRequestRequest, w
 		if s.clock.Sleep(c.ctx(), min(left, jittered)) != nil {
 			break // the client hung up
 		}
-		next, p := s.look(c.ctx(), c, cell, in)
+		next, p := s.look(c.ctx(), c, where, in)
 		if p != nil {
 			return view, nil // what is known already is better than nothing
 		}
@@ -152,13 +140,4 @@ func (s *Server) stopping() bool {
 	default:
 		return false
 	}
-}
-
-// look asks the cell once, and once more another of its processes if the first is gone.
-func (s *Server) look(ctx context.Context, c *call, cell ids.CellID, in *cq.GetRequestRequest) (*cq.RequestView, *problem) {
-	out, err := read(s, ctx, cell, in, doorGetRequest)
-	if err != nil {
-		return nil, s.failed(c, atStatus, cell, err) //nolint:contextcheck // the call carries its own
-	}
-	return out.GetRequest(), nil
 }

@@ -76,19 +76,25 @@ func (c *Cell) answer(ask *cq.Ask) *cq.Answer {
 // decide follows the order of the real script as far as an edge can tell: replay, buyer, stock.
 func (c *Cell) decide(ask *cq.Ask) *cq.Answer {
 	owner := ask.GetCampaignId() + "/" + ask.GetSkuId() + "/" + ask.GetUserId()
-	in := ask.GetAdmit()
+	in, closed := ask.GetAdmit(), c.closed[ids.Bucket(ids.UserID(ask.GetUserId()))]
 	if in == nil {
+		if closed {
+			return &cq.Answer{Outcome: cq.AdmitOutcome_ADMIT_OUTCOME_MOVED}
+		}
 		if held, ok := c.owners[owner]; ok {
 			return c.already(c.requests[held])
 		}
 		return &cq.Answer{Outcome: cq.AdmitOutcome_ADMIT_OUTCOME_CLEAR}
 	}
 	k := key(ask.GetCampaignId(), ask.GetSkuId(), ask.GetUserId(), in.GetRequestId())
-	if v, ok := c.requests[k]; ok {
+	if v, ok := c.requests[k]; ok && v.GetReason() != cq.Reason_REASON_MOVED {
 		if v.GetQuantity() != in.GetQuantity() {
 			return &cq.Answer{Outcome: cq.AdmitOutcome_ADMIT_OUTCOME_IDEMPOTENCY_CONFLICT}
 		}
 		return &cq.Answer{Outcome: cq.AdmitOutcome_ADMIT_OUTCOME_REPLAYED, Request: c.clone(v)}
+	}
+	if closed {
+		return &cq.Answer{Outcome: cq.AdmitOutcome_ADMIT_OUTCOME_MOVED}
 	}
 	if held, ok := c.owners[owner]; ok {
 		return c.already(c.requests[held])
@@ -168,7 +174,7 @@ func (c *Cell) ListRequests(_ context.Context, in *cq.ListRequestsRequest) (*cq.
 	}
 	var out cq.ListRequestsResponse
 	for k, v := range c.requests {
-		if k == key(in.GetCampaignId(), v.GetSkuId(), in.GetUserId(), v.GetRequestId()) {
+		if k == key(in.GetCampaignId(), v.GetSkuId(), in.GetUserId(), v.GetRequestId()) && !c.carried[k] {
 			out.Requests = append(out.Requests, c.clone(v))
 		}
 	}

@@ -30,6 +30,8 @@ type Cell struct {
 	requests map[string]*cq.RequestView
 	owners   map[string]string // campaign/sku/user → key of his request
 	orders   map[string]*order
+	closed   map[uint16]bool // buckets that were given away
+	carried  map[string]bool // requests that came with a bucket
 	asked    int
 	last     *cq.Ask
 	lastCall *cq.GetRequestRequest
@@ -46,7 +48,7 @@ func Start(t testing.TB, id ids.CellID, receipts *signed.KeySet) *Cell {
 	t.Helper()
 	c := &Cell{
 		ID: id, receipts: receipts, stock: map[string]int32{}, requests: map[string]*cq.RequestView{},
-		owners: map[string]string{}, orders: map[string]*order{}, breaks: make(chan struct{}),
+		owners: map[string]string{}, orders: map[string]*order{}, closed: map[uint16]bool{}, carried: map[string]bool{}, breaks: make(chan struct{}),
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {

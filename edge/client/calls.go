@@ -73,6 +73,11 @@ type Request struct {
 // OnItsWay reports whether the request may still become an order by itself.
 func (r Request) OnItsWay() bool { return r.State == "ADMITTED" || r.State == "QUEUED" }
 
+// Moved reports whether the request came too late for a cell that has handed the user's bucket over. That
+// is not final: Buy under the same id, with another permit where this one has run out, and the new home
+// decides.
+func (r Request) Moved() bool { return r.State == "REJECTED" && r.Reason == "MOVED" }
+
 // Buy sends one attempt.
 func (c *Client) Buy(ctx context.Context, token, campaign, sku string, t Try) (Request, Answer, error) {
 	body, err := json.Marshal(struct {
@@ -108,11 +113,13 @@ func (c *Client) Status(ctx context.Context, token, campaign, sku, request, rece
 	return out, a, err
 }
 
-// Requests asks for the user's own requests in a campaign.
-func (c *Client) Requests(ctx context.Context, token, campaign string) ([]Request, Answer, error) {
+// Requests asks for the user's own requests in a campaign. complete is false when a cell could not be
+// asked: a request that is missing may exist.
+func (c *Client) Requests(ctx context.Context, token, campaign string) (requests []Request, complete bool, a Answer, err error) {
 	var out struct {
 		Requests []Request `json:"requests"`
+		Complete bool      `json:"complete"`
 	}
-	a, err := c.do(ctx, in{method: http.MethodGet, token: token, path: "/v1/campaigns/" + campaign + "/requests"}, &out)
-	return out.Requests, a, err
+	a, err = c.do(ctx, in{method: http.MethodGet, token: token, path: "/v1/campaigns/" + campaign + "/requests"}, &out)
+	return out.Requests, out.Complete, a, err
 }

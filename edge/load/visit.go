@@ -43,12 +43,21 @@ func (r *Run) visit(ctx context.Context, i int, planned time.Time) {
 	if r.plan.GiveUp > 0 {
 		v.leaveBy = r.o.Clock.Now().Add(r.plan.GiveUp)
 	}
-	if v.buy(ctx, c.request, planned) {
-		v.follow(ctx)
+	bought := v.buy(ctx, c.request, planned)
+	for moves := 0; bought && moves < maxMoves; moves++ {
+		if v.follow(ctx); !v.seen.Moved() {
+			break
+		}
+		bought = v.buy(ctx, c.request, v.o.Clock.Now()) // under the same id: the new home decides
+	}
+	if bought {
 		v.quirks(ctx)
 		v.settle(ctx)
 	}
 }
+
+// maxMoves bounds how often a customer goes after his bucket.
+const maxMoves = 3
 
 // buy claims a permit and tries until the answer stands; true when the request was accepted.
 func (v *visitor) buy(ctx context.Context, request string, planned time.Time) bool {

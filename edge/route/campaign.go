@@ -85,6 +85,8 @@ func (r Rate) Limited() bool { return r.PerSecond > 0 }
 type Domain struct {
 	owners [ids.Buckets]uint16 // index into cells
 	cells  []ids.CellID
+	moves  []Move                   // oldest first
+	moving [ids.Buckets / 64]uint64 // a bit for each bucket that is being handed over
 }
 
 // SKU returns the SKU of that id.
@@ -105,7 +107,8 @@ func (c *Campaign) HasDomain(name string) bool {
 	return ok
 }
 
-// Home is the one cell that may sell to the user. It is false when the campaign has no such domain.
+// Home is the one cell that may sell to the user; of a bucket that is Moving, the cell that gives it. It
+// is false when the campaign has no such domain.
 func (c *Campaign) Home(domain string, user ids.UserID) (ids.CellID, bool) {
 	d, ok := c.domains[domain]
 	if !ok {

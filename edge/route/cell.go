@@ -42,3 +42,7 @@ func (c *Cell) Takes() bool { return c.Admits() && !c.Paused }
 func (c *Cell) Answers() bool {
 	return c != nil && c.Standing != Gone && len(c.Addresses) > 0
 }
+
+// Lost reports whether nobody will ever answer for what the cell had: it is not known any more, or was
+// retired, which a written-off cell ends as. Asked whether it has something, it has said no.
+func (c *Cell) Lost() bool { return c == nil || c.Standing == Gone }

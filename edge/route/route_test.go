@@ -134,6 +134,63 @@ func TestDomain(t *testing.T) {
 	})
 }
 
+// What a handover says of a bucket is what reading all of them one by one says.
+func TestMoves(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		user := ids.UserID(rapid.StringMatching(`[a-z]{1,8}`).Draw(t, "user"))
+		bucket, home := int32(ids.Bucket(user)), ids.CellID("cell-1")
+		d, err := route.NewDomain([]route.Owned{{Cell: home, From: 0, To: ids.Buckets - 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cell := rapid.Custom(func(t *rapid.T) ids.CellID { return ids.CellID(fmt.Sprintf("cell-%d", rapid.IntRange(1, 4).Draw(t, "n"))) })
+		var moves []route.Move
+		moving, elsewhere := false, map[ids.CellID]bool{}
+		for range rapid.IntRange(0, 5).Draw(t, "moves") {
+			m := route.Move{From: cell.Draw(t, "from"), To: cell.Draw(t, "to"), Done: rapid.Bool().Draw(t, "done")}
+			if rapid.Bool().Draw(t, "about him") {
+				m.Buckets = []route.Range{{First: max(bucket-1, 0), Last: bucket}}
+				moving = moving || !m.Done
+				elsewhere[m.From], elsewhere[m.To] = true, true
+			} else if bucket > 0 {
+				m.Buckets = []route.Range{{First: 0, Last: bucket - 1}}
+			}
+			moves = append(moves, m)
+		}
+		delete(elsewhere, home)
+		if err := d.WithMoves(moves); err != nil {
+			t.Fatal(err)
+		}
+		c := &route.Campaign{}
+		c.Seal(map[string]*route.Domain{"": d})
+		if got := c.Moving("", user); got != moving {
+			t.Fatalf("moving %v, want %v", got, moving)
+		}
+		got := c.Elsewhere("", user)
+		for _, one := range got {
+			if !elsewhere[one] {
+				t.Fatalf("%s has nothing of him, or is there twice: %v", one, got)
+			}
+			delete(elsewhere, one)
+		}
+		if len(elsewhere) > 0 {
+			t.Fatalf("%v are not in %v", elsewhere, got)
+		}
+		if c.Moving("none", user) || c.Elsewhere("none", user) != nil {
+			t.Fatal("a domain that is not there moves")
+		}
+	})
+	d, err := route.NewDomain([]route.Owned{{Cell: "cell-1", From: 0, To: ids.Buckets - 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []route.Range{{-1, 5}, {0, ids.Buckets}, {5, 4}} {
+		if err := d.WithMoves([]route.Move{{From: "a", To: "b", Buckets: []route.Range{r}}}); !errors.Is(err, route.ErrBuckets) {
+			t.Errorf("%v is accepted: %v", r, err)
+		}
+	}
+}
+
 func TestDomainBounds(t *testing.T) {
 	for _, r := range []route.Owned{{"a", -1, 4095}, {"a", 0, 4096}, {"a", 5, 4}} {
 		if _, err := route.NewDomain([]route.Owned{r}); !errors.Is(err, route.ErrBuckets) || !strings.Contains(err.Error(), "a") {

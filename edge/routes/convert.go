@@ -124,7 +124,36 @@ func domains(in []*cq.DomainRoute) (map[string]*route.Domain, error) {
 		if err != nil {
 			return nil, fmt.Errorf("domain %q: %w", d.GetDomain(), err)
 		}
+		handovers, err := moves(d.GetMoves())
+		if err == nil {
+			err = domain.WithMoves(handovers)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("domain %q: %w", d.GetDomain(), err)
+		}
 		out[d.GetDomain()] = domain
+	}
+	return out, nil
+}
+
+// moves reads a domain's handovers. One in a state that this edge has no word for yet counts as under
+// way: nobody is sold to.
+func moves(in []*cq.BucketMove) ([]route.Move, error) {
+	out := make([]route.Move, 0, len(in))
+	for _, m := range in {
+		from, err := ids.ParseCellID(m.GetFromCell())
+		if err != nil {
+			return nil, err
+		}
+		to, err := ids.ParseCellID(m.GetToCell())
+		if err != nil {
+			return nil, err
+		}
+		one := route.Move{From: from, To: to, Done: m.GetState() == cq.BucketMoveState_BUCKET_MOVE_STATE_MOVED}
+		for _, r := range m.GetBuckets().GetRanges() {
+			one.Buckets = append(one.Buckets, route.Range{First: r.GetBucketFrom(), Last: r.GetBucketTo()})
+		}
+		out = append(out, one)
 	}
 	return out, nil
 }
