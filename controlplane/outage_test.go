@@ -213,7 +213,7 @@ func second[T any](_ T, err error) error { return err }
 var reads = []string{
 	"GetCell", "ListCells", "GetGate", "CheckCell", "ValidateCampaign", "GetCampaign", "ListCampaigns", "PreflightCampaign",
 	"PreviewSplit", "ListAllocations", "PlanRebalance", "ListAdjustments", "LookupHome", "List", "Get", "Wait",
-	"GetStatus", "Verify", "Trace", "GetOrder", "ResolveRequests", "GetSales", "GetUndersell", "ListAuditEvents",
+	"GetStatus", "Verify", "Trace", "GetOrder", "ResolveRequests", "GetSales", "GetUndersell", "GetCampaignReport", "ListAuditEvents",
 	"ListTokens", "ListKeys", "ListApprovals", "RefundOrder",
 }
 

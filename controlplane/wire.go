@@ -31,6 +31,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/controlplane/recovery"
 	"github.com/cellquota/cellquota/controlplane/report/books"
+	"github.com/cellquota/cellquota/controlplane/report/campaignreport"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
 	"github.com/cellquota/cellquota/controlplane/report/undersell"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
@@ -322,9 +323,12 @@ func (p *parts) mirrors() api.Mirrors { return api.Mirrors{View: p.view, Dial: p
 func (p *parts) register(server *grpc.Server) error {
 	dial := p.dialCell
 	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial, StaleAfter: p.cfg.Link.ReportStaleAfter, SecretsDir: p.cfg.SecretsDir, Checker: check.New(check.Config(p.cfg.CellCheck), p.clock).Encrypted(!p.cfg.Dev)}
+	accounts := undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: p.shards, Clock: p.clock}
+	whole := accounts
+	whole.Totals = true
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Certificates: p.certificates, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
-		Accounts: undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: p.shards, Clock: p.clock}, AccountMetrics: p.metrics,
+		Accounts: accounts, CampaignReports: campaignreport.Reader{Accounts: whole, Archive: p.archive, Clock: p.clock}, AccountMetrics: p.metrics,
 		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, p.mirrors(), p.clock),
 	})
 	if err != nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/preflight"
 	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/controlplane/report/books"
+	"github.com/cellquota/cellquota/controlplane/report/campaignreport"
 	readers "github.com/cellquota/cellquota/controlplane/report/shards"
 	"github.com/cellquota/cellquota/controlplane/report/undersell"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
@@ -280,10 +281,14 @@ func (p *plant) open() {
 	}
 	reader := readers.New(readers.Options{Timeout: 5 * time.Second})
 	p.t.Cleanup(reader.Close)
+	kept := archive.Directory{Dir: p.t.TempDir()}
+	accounts := undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: reader, Clock: clock.System()}
+	whole := accounts
+	whole.Totals = true
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: &api.Cells{View: p.view, Liveness: hub{}, Dial: dial}, Routes: p.routes, Etcd: p.store, Reader: reader, Registry: p.registry,
 		Verifier: verify.New(books.Plane{Store: p.store}, reader, api.Mirrors{View: p.view, Dial: dial}, clock.System()),
-		Accounts: undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: reader, Clock: clock.System()},
+		Accounts: accounts, CampaignReports: campaignreport.Reader{Accounts: whole, Archive: kept, Clock: clock.System()},
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -297,7 +302,6 @@ func (p *plant) open() {
 	}})
 	pb.RegisterReportServiceServer(server, reports)
 	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
-	kept := archive.Directory{Dir: p.t.TempDir()}
 	p.settling = settle.New(settle.Config{}, settle.Deps{
 		Store: p.store, View: p.view, Shards: reader, Mirrors: api.Mirrors{View: p.view, Dial: dial}, Cells: told{}, Archive: kept, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
 	})

@@ -38,6 +38,8 @@ type Reports struct {
 	uncompared   func() []ids.CellID
 	certificates func() []*pb.CertificateStatus
 	accounts     Accounts
+	// campaignReports are live ones, and those of the archive.
+	campaignReports CampaignReports
 	// accountMetrics is nil where nobody keeps them.
 	accountMetrics AccountMetrics
 
@@ -54,6 +56,8 @@ type ReportDeps struct {
 	Reader   *shards.Reader
 	Audit    audit.Reader
 	Accounts Accounts
+	// CampaignReports are live ones, and those of the archive.
+	CampaignReports CampaignReports
 	// AccountMetrics is told of accounts of campaigns that are over; nil: nobody.
 	AccountMetrics AccountMetrics
 
@@ -66,7 +70,7 @@ type ReportDeps struct {
 
 // NewReports makes the service.
 func NewReports(d ReportDeps) (*Reports, error) {
-	h := &Reports{uncompared: d.Uncompared, certificates: d.Certificates, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, accounts: d.Accounts, accountMetrics: d.AccountMetrics, turn: make(chan struct{}, 1)}
+	h := &Reports{uncompared: d.Uncompared, certificates: d.Certificates, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, accounts: d.Accounts, campaignReports: d.CampaignReports, accountMetrics: d.AccountMetrics, turn: make(chan struct{}, 1)}
 	h.breaches = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: telemetry.Namespace, Name: "invariant_breaches_total",
 		Help: "Breaches that verifications found, by invariant. Each verification counts what it sees.",

@@ -20,7 +20,7 @@ func (c *cli) campaignCommand() *cobra.Command {
 	return group("campaign", "Describe, publish and close campaigns",
 		"  cellctl campaign validate -f campaign.yaml\n  cellctl campaign create -f campaign.yaml && cellctl campaign publish double-eleven",
 		c.campaignCreate(), c.campaignValidate(), c.campaignSchema(), c.campaignPublish(), c.campaignList(), c.campaignGet(), c.campaignClose(),
-		c.campaignUpdate(), c.campaignPause(), c.campaignResume(), c.campaignAddCell(), c.campaignCancel(), c.campaignDelete(), c.campaignPreflight(), c.campaignWait(), c.campaignWatch(), c.campaignSetLimit())
+		c.campaignUpdate(), c.campaignPause(), c.campaignResume(), c.campaignAddCell(), c.campaignCancel(), c.campaignDelete(), c.campaignPreflight(), c.campaignWait(), c.campaignWatch(), c.campaignSetLimit(), c.campaignReport())
 }
 
 func fileFlag(cmd *cobra.Command, file *string) {

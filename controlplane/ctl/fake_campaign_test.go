@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/cellquota/cellquota/controlplane/campaignfile"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -87,4 +89,34 @@ func (f *fake) GetUndersell(_ context.Context, in *pb.GetUndersellRequest) (*pb.
 		}},
 		Unreachable: map[string]string{},
 	}, nil
+}
+
+func (f *fake) GetCampaignReport(_ context.Context, in *pb.GetCampaignReportRequest) (*pb.GetCampaignReportResponse, error) {
+	f.note(in)
+	counts := &pb.ReportCounts{
+		Requests:  []*pb.RequestCount{{Outcome: "REJECTED", Reason: "SOLD_OUT", Requests: 7, Units: 7}},
+		Orders:    []*pb.OrderCount{{State: pb.OrderState_ORDER_STATE_PAID, Orders: 60, Units: 60, Amount: &pb.Money{Amount: "299940.0000", Currency: "CNY"}}},
+		Refunds:   []*pb.RefundCount{{State: "REFUNDED", Cause: "REQUESTED", Refunds: 2, Restocked: 1, Amount: &pb.Money{Amount: "9998.0000", Currency: "CNY"}}},
+		Findings:  []*pb.FindingCount{{Kind: "OVERDUE", State: "REPAIRED", Action: "release", Findings: 1, Units: 1}},
+		Reversals: 1,
+	}
+	out := &pb.GetCampaignReportResponse{
+		CampaignId: in.GetCampaignId(), State: pb.CampaignState_CAMPAIGN_STATE_SETTLED, TakenAt: timestamppb.New(eleventh),
+		Archived: &pb.ArchivedObject{Name: "campaigns/c/report-1.json", Sha256: "ab", Size: 3},
+		Check:    &pb.Check{Invariant: "I10", Verdict: pb.Verdict_VERDICT_OK, Detail: "sums"},
+		Skus: []*pb.SkuReport{{
+			SkuId: "phone-x", SaleLimit: 100, Confirmed: 60, Counts: counts,
+			Cells: []*pb.CauseUnits{{Cause: pb.UndersellCause_UNDERSELL_CAUSE_UNALLOCATED, Units: 10}, {Cause: pb.UndersellCause_UNDERSELL_CAUSE_LEFT_IN_CELL, Units: 30, CellId: "cell-1"}},
+		}},
+		Cells: []*pb.CellReport{{CellId: "cell-1", SkuId: "phone-x", Allocated: 90, Granted: 90, Available: 30, Confirmed: 60, Counts: counts}},
+	}
+	switch in.GetCampaignId() {
+	case "off":
+		out.Check.Verdict = pb.Verdict_VERDICT_BROKEN
+		out.Breaches = []*pb.Breach{{Invariant: "I10", SkuId: "phone-x", CellId: "cell-1", Detail: "59 units in PAID orders"}}
+	case "half":
+		out.Archived, out.Check.Verdict = nil, pb.Verdict_VERDICT_UNCHECKED
+		out.Unchecked = []*pb.Unchecked{{Invariant: "I10", What: "cell cell-2", Why: "it does not answer"}}
+	}
+	return out, nil
 }

@@ -3,9 +3,11 @@ package settle
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/report/campaignreport"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -32,6 +34,7 @@ type ending struct {
 	open       int              // journal records that a shard has not answered
 	cells      []cellEnd
 	late       []string // processes that do not serve the closed version
+	unsound    []string // sums of its report that do not hold
 }
 
 // blockers lists, with numbers, what has to happen before the campaign settles; a
@@ -61,6 +64,9 @@ func (e ending) blockers() (out []string) {
 	for _, process := range e.late {
 		add("does not serve the closed campaign: %s", process)
 	}
+	for _, sum := range e.unsound {
+		add("its report does not add up: %s", sum)
+	}
 	return out
 }
 
@@ -86,6 +92,7 @@ func (c cellEnd) blockers(cancelled bool) (out []string) {
 	count(c.said.OutboxPending, "%d outbox rows are not delivered")
 	count(c.said.OutboxParked, "%d outbox rows are parked")
 	count(c.said.Parked, "%d parked messages are not reviewed")
+	count(c.said.Findings, "%d findings are not repaired")
 	if c.unread != "" {
 		out = append(out, c.unread)
 	}
@@ -102,7 +109,37 @@ func (d *Driver) Blockers(ctx context.Context, c core.Campaign) []string {
 	if _, reported := c.Report(); reported {
 		return nil // its account was taken: it settles
 	}
-	return d.look(ctx, d.View.Snapshot(), c, false).blockers()
+	seen := d.look(ctx, d.View.Snapshot(), c, false)
+	if len(seen.blockers()) == 0 {
+		seen.unsound = d.unsound(ctx, c)
+	}
+	return seen.blockers()
+}
+
+// unsound lists the sums of a campaign's report that do not hold now; one whose units
+// move is looked at again.
+func (d *Driver) unsound(ctx context.Context, c core.Campaign) []string {
+	result, err := d.accounts.Read(ctx, c.Spec.ID)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	report, err := campaignreport.Make(result, d.Clock.Now())
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return unsound(report)
+}
+
+func unsound(r campaignreport.Report) (out []string) {
+	for _, b := range r.Breaches {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s", b.SKU, b.Cell))+": "+b.Detail)
+	}
+	for _, u := range r.Unread {
+		if !u.Lost {
+			out = append(out, fmt.Sprintf("%s was not read: %s", u.Cell, u.Why))
+		}
+	}
+	return out
 }
 
 // look gathers an ending. What costs more is looked at when what costs less shows

@@ -88,7 +88,7 @@ func New(cfg Config, d Deps) *Driver {
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Second
 	}
-	return &Driver{Deps: d, cfg: cfg, pruned: map[ids.CampaignID]bool{}, next: map[ids.CampaignID]time.Time{}, follows: map[string]time.Time{}, accounts: undersell.Reader{Plane: undersell.Fresh{Store: d.Store, View: d.View}, Shards: d.Shards, Clock: d.Clock}}
+	return &Driver{Deps: d, cfg: cfg, pruned: map[ids.CampaignID]bool{}, next: map[ids.CampaignID]time.Time{}, follows: map[string]time.Time{}, accounts: undersell.Reader{Plane: undersell.Fresh{Store: d.Store, View: d.View}, Shards: d.Shards, Clock: d.Clock, Totals: true}}
 }
 
 // Lead looks at everything at each interval until ctx ends. It looks at the clock

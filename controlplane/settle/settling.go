@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/report/campaignreport"
 	"github.com/cellquota/cellquota/controlplane/report/undersell"
+	"github.com/cellquota/cellquota/controlplane/report/verify"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/telemetry"
@@ -34,7 +37,7 @@ func (d *Driver) settle(ctx context.Context, leader core.Leader, c core.Campaign
 		if err != nil {
 			return err
 		}
-		report, err := decodeReport(object, content)
+		report, err := campaignreport.Decode(object, content)
 		if err != nil {
 			return err
 		}
@@ -69,7 +72,16 @@ func (d *Driver) takeAccount(ctx context.Context, leader core.Leader, c core.Cam
 	if result.Side.Campaign.ModRevision != c.ModRevision || len(result.Unreachable) > 0 {
 		return errMoved
 	}
-	content, err := makeReport(result, seen.cells, d.Clock.Now())
+	report, err := campaignreport.Make(result, d.Clock.Now())
+	if err != nil {
+		return err
+	}
+	if report.Verdict != verify.OK { // Blockers names it; nothing is archived on sums that do not hold
+		now := d.Clock.Now()
+		d.dueAgain(c.Spec.ID, now.Add(rest*now.Sub(from)))
+		return fmt.Errorf("%w: %s: %s", core.ErrBroken, c.Spec.ID, strings.Join(unsound(report), "; "))
+	}
+	content, err := report.Encode()
 	if err != nil {
 		return err
 	}
@@ -110,13 +122,13 @@ func (d *Driver) change(ctx context.Context, leader core.Leader, c core.Campaign
 
 // closeBooks settles every book of the campaign, one transaction each. A book that
 // has its record is done.
-func (d *Driver) closeBooks(ctx context.Context, leader core.Leader, c core.Campaign, report Report) error {
+func (d *Driver) closeBooks(ctx context.Context, leader core.Leader, c core.Campaign, report campaignreport.Report) error {
 	var last int64
 	for _, book := range d.View.Snapshot().Books(c.Spec.ID) {
 		if book.Settled {
 			continue
 		}
-		account, ok := report.account(book.Key.SKU)
+		account, ok := report.Account(book.Key.SKU)
 		if !ok || account.SaleLimit != book.SaleLimit.Int64() { // a limit moved behind the report: it is taken again
 			return d.change(ctx, leader, c, "report taken again: "+book.Key.String()+" moved", func(present core.Campaign) core.Campaign {
 				present.Archive = nil

@@ -53,7 +53,7 @@ func (w *world) settled() {
 		w.t.Errorf("the publish's record came back as %+v", records[1])
 	}
 	report, err := w.archive.Get(w.t.Context(), c.Archive[0])
-	for _, want := range []string{`"sale_limit":100`, `"confirmed":12`, `{"cause":"UNALLOCATED","units":20}`, `"paid":12`, `"closed":3`} {
+	for _, want := range []string{`"sale_limit":100`, `"confirmed":12`, `{"cause":"UNALLOCATED","units":20}`, `"paid":12`, `"closed":3`, `"verdict":"OK"`, `"cell_id":"cell-2","sku_id":"s","allocated":40,"stock":{"granted":40,"available":35`} {
 		if err != nil || !strings.Contains(string(report), want) {
 			w.t.Errorf("report lacks %s: %s, %v", want, report, err)
 		}
@@ -112,6 +112,7 @@ func TestWhatBlocksIsNamed(t *testing.T) {
 		{"outbox", outbox("PENDING"), clear("DELETE FROM cellquota.outbox"), "cell cell-2: 1 outbox rows are not delivered"},
 		{"outbox parked", outbox("PARKED"), clear("DELETE FROM cellquota.outbox"), "cell cell-2: 1 outbox rows are parked"},
 		{"parked", clear("UPDATE cellquota.inbox SET outcome = 'PARKED' WHERE user_id = 'b0'"), clear("UPDATE cellquota.inbox SET outcome = 'ORDERED' WHERE user_id = 'b0'"), "cell cell-2: 1 parked messages are not reviewed"},
+		{"finding", clear("INSERT INTO cellquota.findings (finding_id, kind, campaign_id, sku_id, units, state, found_at) VALUES ('f', 'QUANTITY_MISMATCH', 'c', 's', 1, 'OPEN', now())"), clear("UPDATE cellquota.findings SET state = 'REPAIRED'"), "cell cell-2: 1 findings are not repaired"},
 		{"refund", clear("INSERT INTO cellquota.payments VALUES ('o-b0-s', 'p', 1, 'CNY', 'REFUND_PENDING', 'x', now(), now())"), clear("DELETE FROM cellquota.payments"), "cell cell-2: 1 refunds are under way"},
 		{"unreachable", func() { w.shards["cell-2"].reachable(false); w.freshReader() }, func() { w.shards["cell-2"].reachable(true); w.freshReader() }, "cell cell-2: its shard does not answer"},
 		{"outstanding", mirror(verify.MirrorFacts{Present: true, Outstanding: 3}), func() { w.quiet("cell-2") }, "cell cell-2: 3 accepted requests for s have no outcome"},

@@ -116,6 +116,7 @@ func (p *local) settles(id string) (confirmed int64) {
 		p.t.Errorf("%s is settled: %+v", id, c)
 	}
 	confirmed = p.account(id)
+	p.wholeAccount(id, confirmed)
 	testkit.Eventually(p.t, 30*time.Second, func() error { return p.pruned(id) })
 	var verified struct {
 		Checks []struct {
@@ -130,6 +131,37 @@ func (p *local) settles(id string) (confirmed int64) {
 		}
 	}
 	return confirmed
+}
+
+// wholeAccount checks the archived report: its verdict, and its orders against the shards'.
+func (p *local) wholeAccount(id string, confirmed int64) {
+	p.t.Helper()
+	var report struct {
+		Archived struct {
+			SHA256 string `json:"sha256"`
+		} `json:"archived"`
+		Check struct {
+			Verdict string `json:"verdict"`
+		} `json:"check"`
+		SKUs []struct {
+			Confirmed int64 `json:"confirmed"`
+			Counts    struct {
+				Orders []struct {
+					State  string `json:"state"`
+					Orders int    `json:"orders"`
+				} `json:"orders"`
+			} `json:"counts"`
+		} `json:"skus"`
+	}
+	p.read(&report, "campaign", "report", id)
+	if len(report.SKUs) != 1 || report.Check.Verdict != "OK" || len(report.Archived.SHA256) != 64 || report.SKUs[0].Confirmed != confirmed {
+		p.t.Fatalf("the report of %s: %+v", id, report)
+	}
+	for _, o := range report.SKUs[0].Counts.Orders {
+		if n := p.count(id, "SELECT count(*) FROM cellquota.v_orders WHERE campaign_id = $1 AND state = '"+o.State+"'"); n != o.Orders {
+			p.t.Errorf("%s: the report counts %d %s orders, the shards %d", id, o.Orders, o.State, n)
+		}
+	}
 }
 
 // account checks that every unit has its cause (I10); it gives what was sold.

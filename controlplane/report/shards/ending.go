@@ -28,12 +28,14 @@ type Ending struct {
 	OutboxPending, OutboxParked int64
 	// Parked counts messages of the log that a person has to look at.
 	Parked int64
+	// Findings counts those that are not REPAIRED, other than about a parked message.
+	Findings int64
 }
 
 // Ending reads what is not over yet of a campaign.
 func (s *Snapshot) Ending(ctx context.Context, campaign string) (e Ending, err error) {
 	err = s.tx.QueryRow(ctx, endingSQL, campaign).Scan(&e.Reserved, &e.UnderReview, &e.Unpaid, &e.Closed, &e.Paid, &e.PaidKept, &e.Refunds,
-		&e.OutboxPending, &e.OutboxParked, &e.Parked)
+		&e.OutboxPending, &e.OutboxParked, &e.Parked, &e.Findings)
 	if err != nil {
 		return Ending{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}

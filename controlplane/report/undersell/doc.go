@@ -22,6 +22,6 @@
 //
 // # Neighbours
 //
-// report/shards reads PostgreSQL as the reader; api serves GetUndersell; settle puts
-// the accounts into a campaign's final report; report/verify holds them against I10.
+// report/shards reads PostgreSQL as the reader; api serves GetUndersell;
+// report/campaignreport adds what shards count, for settle's archive; report/verify holds them against I10.
 package undersell

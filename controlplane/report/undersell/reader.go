@@ -39,6 +39,9 @@ type Result struct {
 	Accounts []Account
 	// Unreachable cells with why; their units are FROZEN.
 	Unreachable map[ids.CellID]error
+	// Totals of the cells that answered, of the snapshots that the accounts were taken from;
+	// empty unless the Reader was asked for them.
+	Totals map[ids.CellID]shards.Totals
 }
 
 // Reader makes accounts from the shards. Safe for concurrent use.
@@ -46,6 +49,9 @@ type Reader struct {
 	Plane  Plane
 	Shards *shards.Reader
 	Clock  clock.Clock
+	// Totals asks for Result.Totals, and for every cell that ever held units of the
+	// campaign and is not lost: one that gave all back still has its orders.
+	Totals bool
 }
 
 // Read takes the accounts of a campaign: shards between two readings of the books,
@@ -94,17 +100,20 @@ func moved(before, after []core.Book) bool {
 
 // holdings is one cell's stock rows by SKU.
 type holdings struct {
-	cell core.Cell
-	rows map[string]shards.Unsold
-	err  error
+	cell   core.Cell
+	rows   map[string]shards.Unsold
+	totals shards.Totals
+	err    error
 }
 
 func assemble(side Side, open map[core.BookKey]bool, cells []holdings) (Result, error) {
-	out := Result{Side: side, Unreachable: map[ids.CellID]error{}}
+	out := Result{Side: side, Unreachable: map[ids.CellID]error{}, Totals: map[ids.CellID]shards.Totals{}}
 	for _, h := range cells {
 		if h.err != nil {
 			out.Unreachable[h.cell.Spec.ID] = h.err
+			continue
 		}
+		out.Totals[h.cell.Spec.ID] = h.totals
 	}
 	for _, book := range side.Books {
 		by := map[ids.CellID]Holding{}
@@ -120,12 +129,14 @@ func assemble(side Side, open map[core.BookKey]bool, cells []holdings) (Result, 
 	return out, nil
 }
 
-// shards reads the shards of the cells that hold units, several at once.
+// shards reads the shards of the cells that hold units, or ever held some when totals
+// are asked for, several at once.
 func (r Reader) shards(ctx context.Context, side Side) []holdings {
 	holds := map[ids.CellID]bool{}
 	for _, b := range side.Books {
 		for _, a := range b.Allocations {
-			if a.Granted != a.WrittenOff {
+			lost := !a.WrittenOff.IsZero() && a.Granted == a.WrittenOff
+			if a.Granted != a.WrittenOff || r.Totals && !lost && a.LastNumber > 0 {
 				holds[a.Cell] = true
 			}
 		}
@@ -142,33 +153,36 @@ func (r Reader) shards(ctx context.Context, side Side) []holdings {
 		wg.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			out[i].rows, out[i].err = r.shard(ctx, out[i].cell, side.Campaign)
+			out[i].err = r.shard(ctx, &out[i], side.Campaign)
 		})
 	}
 	wg.Wait()
 	return out
 }
 
-func (r Reader) shard(ctx context.Context, cell core.Cell, campaign core.Campaign) (map[string]shards.Unsold, error) {
-	snapshot, err := r.Shards.Snapshot(ctx, cell.Spec.Shard.ReaderDSNFile)
+func (r Reader) shard(ctx context.Context, h *holdings, campaign core.Campaign) error {
+	snapshot, err := r.Shards.Snapshot(ctx, h.cell.Spec.Shard.ReaderDSNFile)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer snapshot.Close(ctx)
 	fence, err := snapshot.Fence(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if fence.Cell != string(cell.Spec.ID) {
-		return nil, fmt.Errorf("%w: it belongs to cell %q", shards.ErrUnreachable, fence.Cell)
+	if fence.Cell != string(h.cell.Spec.ID) {
+		return fmt.Errorf("%w: it belongs to cell %q", shards.ErrUnreachable, fence.Cell)
 	}
 	rows, err := snapshot.Unsold(ctx, string(campaign.Spec.ID), campaign.EndedAt())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := map[string]shards.Unsold{}
+	h.rows = map[string]shards.Unsold{}
 	for _, row := range rows {
-		out[row.SKU] = row
+		h.rows[row.SKU] = row
 	}
-	return out, nil
+	if r.Totals {
+		h.totals, err = snapshot.Totals(ctx, string(campaign.Spec.ID))
+	}
+	return err
 }

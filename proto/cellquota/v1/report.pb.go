@@ -1824,6 +1824,891 @@ func (x *GetUndersellResponse) GetUnreachable() map[string]string {
 	return nil
 }
 
+// GetCampaignReportRequest names a campaign.
+type GetCampaignReportRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId    string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCampaignReportRequest) Reset() {
+	*x = GetCampaignReportRequest{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCampaignReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCampaignReportRequest) ProtoMessage() {}
+
+func (x *GetCampaignReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCampaignReportRequest.ProtoReflect.Descriptor instead.
+func (*GetCampaignReportRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetCampaignReportRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+// GetCampaignReportResponse is a campaign's account. Unknown is not zero: a cell that could not be
+// read has no entry in cells, adds to no sum, and is in unchecked.
+type GetCampaignReportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Its state as people read it, when it was asked for.
+	State CampaignState `protobuf:"varint,2,opt,name=state,proto3,enum=cellquota.v1.CampaignState" json:"state,omitempty"`
+	// Who created it.
+	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
+	// When it was published.
+	PublishedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=published_at,json=publishedAt,proto3" json:"published_at,omitempty"`
+	// When the sale ends, or ended: close_at, or when it was closed before.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// When the account was taken.
+	TakenAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=taken_at,json=takenAt,proto3" json:"taken_at,omitempty"`
+	// Operation that cancelled the campaign, or empty.
+	CancelledByOperation string `protobuf:"bytes,7,opt,name=cancelled_by_operation,json=cancelledByOperation,proto3" json:"cancelled_by_operation,omitempty"`
+	// Where it was read from; absent: from the shards, just now.
+	Archived *ArchivedObject `protobuf:"bytes,8,opt,name=archived,proto3" json:"archived,omitempty"`
+	// In order of SKU ids.
+	Skus []*SkuReport `protobuf:"bytes,9,rep,name=skus,proto3" json:"skus,omitempty"`
+	// Cells that were read, by SKU and cell.
+	Cells []*CellReport `protobuf:"bytes,10,rep,name=cells,proto3" json:"cells,omitempty"`
+	// Verdict on the report's sums (I10): OK, BROKEN, or UNCHECKED when a cell was not read.
+	Check *Check `protobuf:"bytes,11,opt,name=check,proto3" json:"check,omitempty"`
+	// Sums that do not hold.
+	Breaches []*Breach `protobuf:"bytes,12,rep,name=breaches,proto3" json:"breaches,omitempty"`
+	// What could not be read, and why. Cells that are written off are listed and leave the verdict OK:
+	// their units have a cause.
+	Unchecked     []*Unchecked `protobuf:"bytes,13,rep,name=unchecked,proto3" json:"unchecked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCampaignReportResponse) Reset() {
+	*x = GetCampaignReportResponse{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCampaignReportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCampaignReportResponse) ProtoMessage() {}
+
+func (x *GetCampaignReportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCampaignReportResponse.ProtoReflect.Descriptor instead.
+func (*GetCampaignReportResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GetCampaignReportResponse) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *GetCampaignReportResponse) GetState() CampaignState {
+	if x != nil {
+		return x.State
+	}
+	return CampaignState_CAMPAIGN_STATE_UNSPECIFIED
+}
+
+func (x *GetCampaignReportResponse) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *GetCampaignReportResponse) GetPublishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PublishedAt
+	}
+	return nil
+}
+
+func (x *GetCampaignReportResponse) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *GetCampaignReportResponse) GetTakenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TakenAt
+	}
+	return nil
+}
+
+func (x *GetCampaignReportResponse) GetCancelledByOperation() string {
+	if x != nil {
+		return x.CancelledByOperation
+	}
+	return ""
+}
+
+func (x *GetCampaignReportResponse) GetArchived() *ArchivedObject {
+	if x != nil {
+		return x.Archived
+	}
+	return nil
+}
+
+func (x *GetCampaignReportResponse) GetSkus() []*SkuReport {
+	if x != nil {
+		return x.Skus
+	}
+	return nil
+}
+
+func (x *GetCampaignReportResponse) GetCells() []*CellReport {
+	if x != nil {
+		return x.Cells
+	}
+	return nil
+}
+
+func (x *GetCampaignReportResponse) GetCheck() *Check {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+func (x *GetCampaignReportResponse) GetBreaches() []*Breach {
+	if x != nil {
+		return x.Breaches
+	}
+	return nil
+}
+
+func (x *GetCampaignReportResponse) GetUnchecked() []*Unchecked {
+	if x != nil {
+		return x.Unchecked
+	}
+	return nil
+}
+
+// ArchivedObject is one immutable object of the archive.
+type ArchivedObject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// SHA-256 of its content in hex, as etcd has it; the content that was read has this digest.
+	Sha256 string `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// Bytes.
+	Size          int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchivedObject) Reset() {
+	*x = ArchivedObject{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchivedObject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchivedObject) ProtoMessage() {}
+
+func (x *ArchivedObject) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchivedObject.ProtoReflect.Descriptor instead.
+func (*ArchivedObject) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ArchivedObject) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ArchivedObject) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *ArchivedObject) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// SkuReport is one SKU over all cells: sale_limit = confirmed + the causes' units.
+type SkuReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SKU.
+	SkuId string `protobuf:"bytes,1,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Units that might be sold.
+	SaleLimit int32 `protobuf:"varint,2,opt,name=sale_limit,json=saleLimit,proto3" json:"sale_limit,omitempty"`
+	// Units sold.
+	Confirmed int32 `protobuf:"varint,3,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// Where the others are, summed per cause.
+	Causes []*CauseUnits `protobuf:"bytes,4,rep,name=causes,proto3" json:"causes,omitempty"`
+	// The same per cell.
+	Cells []*CauseUnits `protobuf:"bytes,5,rep,name=cells,proto3" json:"cells,omitempty"`
+	// What became of requests, orders and refunds, over the cells that were read.
+	Counts        *ReportCounts `protobuf:"bytes,6,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkuReport) Reset() {
+	*x = SkuReport{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkuReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkuReport) ProtoMessage() {}
+
+func (x *SkuReport) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkuReport.ProtoReflect.Descriptor instead.
+func (*SkuReport) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SkuReport) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *SkuReport) GetSaleLimit() int32 {
+	if x != nil {
+		return x.SaleLimit
+	}
+	return 0
+}
+
+func (x *SkuReport) GetConfirmed() int32 {
+	if x != nil {
+		return x.Confirmed
+	}
+	return 0
+}
+
+func (x *SkuReport) GetCauses() []*CauseUnits {
+	if x != nil {
+		return x.Causes
+	}
+	return nil
+}
+
+func (x *SkuReport) GetCells() []*CauseUnits {
+	if x != nil {
+		return x.Cells
+	}
+	return nil
+}
+
+func (x *SkuReport) GetCounts() *ReportCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// CellReport is one SKU in one cell.
+type CellReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell.
+	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// SKU.
+	SkuId string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Units that the book allocates to the cell.
+	Allocated int32 `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	// Of these, written off.
+	WrittenOff int32 `protobuf:"varint,4,opt,name=written_off,json=writtenOff,proto3" json:"written_off,omitempty"`
+	// The shard's stock row: granted = available + reserved + confirmed.
+	Granted int32 `protobuf:"varint,5,opt,name=granted,proto3" json:"granted,omitempty"`
+	// For sale.
+	Available int32 `protobuf:"varint,6,opt,name=available,proto3" json:"available,omitempty"`
+	// Bound to unpaid orders.
+	Reserved int32 `protobuf:"varint,7,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	// Sold.
+	Confirmed int32 `protobuf:"varint,8,opt,name=confirmed,proto3" json:"confirmed,omitempty"`
+	// Units that ever came back.
+	Released int64 `protobuf:"varint,9,opt,name=released,proto3" json:"released,omitempty"`
+	// Ledger entries.
+	Entries int64 `protobuf:"varint,10,opt,name=entries,proto3" json:"entries,omitempty"`
+	// What became of requests, orders and refunds.
+	Counts        *ReportCounts `protobuf:"bytes,11,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CellReport) Reset() {
+	*x = CellReport{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CellReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CellReport) ProtoMessage() {}
+
+func (x *CellReport) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CellReport.ProtoReflect.Descriptor instead.
+func (*CellReport) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *CellReport) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *CellReport) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *CellReport) GetAllocated() int32 {
+	if x != nil {
+		return x.Allocated
+	}
+	return 0
+}
+
+func (x *CellReport) GetWrittenOff() int32 {
+	if x != nil {
+		return x.WrittenOff
+	}
+	return 0
+}
+
+func (x *CellReport) GetGranted() int32 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *CellReport) GetAvailable() int32 {
+	if x != nil {
+		return x.Available
+	}
+	return 0
+}
+
+func (x *CellReport) GetReserved() int32 {
+	if x != nil {
+		return x.Reserved
+	}
+	return 0
+}
+
+func (x *CellReport) GetConfirmed() int32 {
+	if x != nil {
+		return x.Confirmed
+	}
+	return 0
+}
+
+func (x *CellReport) GetReleased() int64 {
+	if x != nil {
+		return x.Released
+	}
+	return 0
+}
+
+func (x *CellReport) GetEntries() int64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+func (x *CellReport) GetCounts() *ReportCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// ReportCounts holds what there is; a word that is missing counts 0.
+type ReportCounts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Requests by outcome and reason, as inboxes have them.
+	Requests []*RequestCount `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	// Orders by state and currency.
+	Orders []*OrderCount `protobuf:"bytes,2,rep,name=orders,proto3" json:"orders,omitempty"`
+	// Refunds by state, cause and currency.
+	Refunds []*RefundCount `protobuf:"bytes,3,rep,name=refunds,proto3" json:"refunds,omitempty"`
+	// Findings by kind, state and action.
+	Findings []*FindingCount `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`
+	// REVERSAL entries: repairs that moved units.
+	Reversals     int64 `protobuf:"varint,5,opt,name=reversals,proto3" json:"reversals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportCounts) Reset() {
+	*x = ReportCounts{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportCounts) ProtoMessage() {}
+
+func (x *ReportCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportCounts.ProtoReflect.Descriptor instead.
+func (*ReportCounts) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ReportCounts) GetRequests() []*RequestCount {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *ReportCounts) GetOrders() []*OrderCount {
+	if x != nil {
+		return x.Orders
+	}
+	return nil
+}
+
+func (x *ReportCounts) GetRefunds() []*RefundCount {
+	if x != nil {
+		return x.Refunds
+	}
+	return nil
+}
+
+func (x *ReportCounts) GetFindings() []*FindingCount {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+func (x *ReportCounts) GetReversals() int64 {
+	if x != nil {
+		return x.Reversals
+	}
+	return 0
+}
+
+// RequestCount counts requests of one outcome.
+type RequestCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ORDERED, REJECTED, RELEASED or PARKED.
+	Outcome string `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// Reason, or empty.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Requests.
+	Requests int64 `protobuf:"varint,3,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Their units.
+	Units         int64 `protobuf:"varint,4,opt,name=units,proto3" json:"units,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestCount) Reset() {
+	*x = RequestCount{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestCount) ProtoMessage() {}
+
+func (x *RequestCount) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestCount.ProtoReflect.Descriptor instead.
+func (*RequestCount) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RequestCount) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *RequestCount) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RequestCount) GetRequests() int64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *RequestCount) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+// OrderCount counts orders of one state and currency.
+type OrderCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// State.
+	State OrderState `protobuf:"varint,1,opt,name=state,proto3,enum=cellquota.v1.OrderState" json:"state,omitempty"`
+	// Orders.
+	Orders int64 `protobuf:"varint,2,opt,name=orders,proto3" json:"orders,omitempty"`
+	// Their units.
+	Units int64 `protobuf:"varint,3,opt,name=units,proto3" json:"units,omitempty"`
+	// Their money, in one currency; it may have more digits than one order's.
+	Amount        *Money `protobuf:"bytes,4,opt,name=amount,proto3" json:"amount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OrderCount) Reset() {
+	*x = OrderCount{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderCount) ProtoMessage() {}
+
+func (x *OrderCount) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderCount.ProtoReflect.Descriptor instead.
+func (*OrderCount) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *OrderCount) GetState() OrderState {
+	if x != nil {
+		return x.State
+	}
+	return OrderState_ORDER_STATE_UNSPECIFIED
+}
+
+func (x *OrderCount) GetOrders() int64 {
+	if x != nil {
+		return x.Orders
+	}
+	return 0
+}
+
+func (x *OrderCount) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *OrderCount) GetAmount() *Money {
+	if x != nil {
+		return x.Amount
+	}
+	return nil
+}
+
+// RefundCount counts refunds of one state, cause and currency.
+type RefundCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PENDING or REFUNDED.
+	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	// Why: REQUESTED, CAMPAIGN_CANCELLED, PAID_AFTER_CLOSE, DUPLICATE_PAYMENT or CHANNEL.
+	Cause string `protobuf:"bytes,2,opt,name=cause,proto3" json:"cause,omitempty"`
+	// Refunds.
+	Refunds int64 `protobuf:"varint,3,opt,name=refunds,proto3" json:"refunds,omitempty"`
+	// Of these, with units that went back on sale.
+	Restocked int64 `protobuf:"varint,4,opt,name=restocked,proto3" json:"restocked,omitempty"`
+	// Their money, in one currency.
+	Amount        *Money `protobuf:"bytes,5,opt,name=amount,proto3" json:"amount,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefundCount) Reset() {
+	*x = RefundCount{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefundCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefundCount) ProtoMessage() {}
+
+func (x *RefundCount) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefundCount.ProtoReflect.Descriptor instead.
+func (*RefundCount) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *RefundCount) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RefundCount) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *RefundCount) GetRefunds() int64 {
+	if x != nil {
+		return x.Refunds
+	}
+	return 0
+}
+
+func (x *RefundCount) GetRestocked() int64 {
+	if x != nil {
+		return x.Restocked
+	}
+	return 0
+}
+
+func (x *RefundCount) GetAmount() *Money {
+	if x != nil {
+		return x.Amount
+	}
+	return nil
+}
+
+// FindingCount counts findings of one kind, state and action.
+type FindingCount struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind, as v_findings has it.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// OPEN, PROPOSED, REPAIRED or MANUAL_REVIEW.
+	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	// What repaired it, or is proposed; or empty.
+	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// Findings.
+	Findings int64 `protobuf:"varint,4,opt,name=findings,proto3" json:"findings,omitempty"`
+	// Their units.
+	Units         int64 `protobuf:"varint,5,opt,name=units,proto3" json:"units,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindingCount) Reset() {
+	*x = FindingCount{}
+	mi := &file_cellquota_v1_report_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindingCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindingCount) ProtoMessage() {}
+
+func (x *FindingCount) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_report_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindingCount.ProtoReflect.Descriptor instead.
+func (*FindingCount) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FindingCount) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *FindingCount) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *FindingCount) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *FindingCount) GetFindings() int64 {
+	if x != nil {
+		return x.Findings
+	}
+	return 0
+}
+
+func (x *FindingCount) GetUnits() int64 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
 // AuditEvent is one mutation, or a minute's refusals of one actor and method.
 type AuditEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1849,7 +2734,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[25]
+	mi := &file_cellquota_v1_report_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +2746,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[25]
+	mi := &file_cellquota_v1_report_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +2759,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{25}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AuditEvent) GetAt() *timestamppb.Timestamp {
@@ -1950,7 +2835,7 @@ type ListAuditEventsRequest struct {
 
 func (x *ListAuditEventsRequest) Reset() {
 	*x = ListAuditEventsRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[26]
+	mi := &file_cellquota_v1_report_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2847,7 @@ func (x *ListAuditEventsRequest) String() string {
 func (*ListAuditEventsRequest) ProtoMessage() {}
 
 func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[26]
+	mi := &file_cellquota_v1_report_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2860,7 @@ func (x *ListAuditEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{26}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListAuditEventsRequest) GetPageSize() int32 {
@@ -2019,7 +2904,7 @@ type ListAuditEventsResponse struct {
 
 func (x *ListAuditEventsResponse) Reset() {
 	*x = ListAuditEventsResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[27]
+	mi := &file_cellquota_v1_report_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2031,7 +2916,7 @@ func (x *ListAuditEventsResponse) String() string {
 func (*ListAuditEventsResponse) ProtoMessage() {}
 
 func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[27]
+	mi := &file_cellquota_v1_report_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2044,7 +2929,7 @@ func (x *ListAuditEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditEventsResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{27}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListAuditEventsResponse) GetEvents() []*AuditEvent {
@@ -2072,7 +2957,7 @@ type ReportServiceGetOrderRequest struct {
 
 func (x *ReportServiceGetOrderRequest) Reset() {
 	*x = ReportServiceGetOrderRequest{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[28]
+	mi := &file_cellquota_v1_report_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2969,7 @@ func (x *ReportServiceGetOrderRequest) String() string {
 func (*ReportServiceGetOrderRequest) ProtoMessage() {}
 
 func (x *ReportServiceGetOrderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[28]
+	mi := &file_cellquota_v1_report_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2982,7 @@ func (x *ReportServiceGetOrderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportServiceGetOrderRequest.ProtoReflect.Descriptor instead.
 func (*ReportServiceGetOrderRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{28}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReportServiceGetOrderRequest) GetOrderId() string {
@@ -2124,7 +3009,7 @@ type ReportServiceGetOrderResponse struct {
 
 func (x *ReportServiceGetOrderResponse) Reset() {
 	*x = ReportServiceGetOrderResponse{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[29]
+	mi := &file_cellquota_v1_report_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +3021,7 @@ func (x *ReportServiceGetOrderResponse) String() string {
 func (*ReportServiceGetOrderResponse) ProtoMessage() {}
 
 func (x *ReportServiceGetOrderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[29]
+	mi := &file_cellquota_v1_report_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +3034,7 @@ func (x *ReportServiceGetOrderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportServiceGetOrderResponse.ProtoReflect.Descriptor instead.
 func (*ReportServiceGetOrderResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{29}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReportServiceGetOrderResponse) GetOrder() *OrderView {
@@ -2201,7 +3086,7 @@ type PaymentFacts struct {
 
 func (x *PaymentFacts) Reset() {
 	*x = PaymentFacts{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[30]
+	mi := &file_cellquota_v1_report_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +3098,7 @@ func (x *PaymentFacts) String() string {
 func (*PaymentFacts) ProtoMessage() {}
 
 func (x *PaymentFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[30]
+	mi := &file_cellquota_v1_report_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +3111,7 @@ func (x *PaymentFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PaymentFacts.ProtoReflect.Descriptor instead.
 func (*PaymentFacts) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{30}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PaymentFacts) GetPaymentId() string {
@@ -2306,7 +3191,7 @@ type RefundFacts struct {
 
 func (x *RefundFacts) Reset() {
 	*x = RefundFacts{}
-	mi := &file_cellquota_v1_report_proto_msgTypes[31]
+	mi := &file_cellquota_v1_report_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +3203,7 @@ func (x *RefundFacts) String() string {
 func (*RefundFacts) ProtoMessage() {}
 
 func (x *RefundFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_report_proto_msgTypes[31]
+	mi := &file_cellquota_v1_report_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +3216,7 @@ func (x *RefundFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefundFacts.ProtoReflect.Descriptor instead.
 func (*RefundFacts) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{31}
+	return file_cellquota_v1_report_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RefundFacts) GetRefundId() string {
@@ -2586,7 +3471,82 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\vunreachable\x18\x02 \x03(\v23.cellquota.v1.GetUndersellResponse.UnreachableEntryR\vunreachable\x1a>\n" +
 	"\x10UnreachableEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\";\n" +
+	"\x18GetCampaignReportRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\"\x93\x05\n" +
+	"\x19GetCampaignReportResponse\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x121\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1b.cellquota.v1.CampaignStateR\x05state\x12\x14\n" +
+	"\x05owner\x18\x03 \x01(\tR\x05owner\x12=\n" +
+	"\fpublished_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vpublishedAt\x125\n" +
+	"\bended_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x125\n" +
+	"\btaken_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\atakenAt\x124\n" +
+	"\x16cancelled_by_operation\x18\a \x01(\tR\x14cancelledByOperation\x128\n" +
+	"\barchived\x18\b \x01(\v2\x1c.cellquota.v1.ArchivedObjectR\barchived\x12+\n" +
+	"\x04skus\x18\t \x03(\v2\x17.cellquota.v1.SkuReportR\x04skus\x12.\n" +
+	"\x05cells\x18\n" +
+	" \x03(\v2\x18.cellquota.v1.CellReportR\x05cells\x12)\n" +
+	"\x05check\x18\v \x01(\v2\x13.cellquota.v1.CheckR\x05check\x120\n" +
+	"\bbreaches\x18\f \x03(\v2\x14.cellquota.v1.BreachR\bbreaches\x125\n" +
+	"\tunchecked\x18\r \x03(\v2\x17.cellquota.v1.UncheckedR\tunchecked\"P\n" +
+	"\x0eArchivedObject\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\"\xf5\x01\n" +
+	"\tSkuReport\x12\x15\n" +
+	"\x06sku_id\x18\x01 \x01(\tR\x05skuId\x12\x1d\n" +
+	"\n" +
+	"sale_limit\x18\x02 \x01(\x05R\tsaleLimit\x12\x1c\n" +
+	"\tconfirmed\x18\x03 \x01(\x05R\tconfirmed\x120\n" +
+	"\x06causes\x18\x04 \x03(\v2\x18.cellquota.v1.CauseUnitsR\x06causes\x12.\n" +
+	"\x05cells\x18\x05 \x03(\v2\x18.cellquota.v1.CauseUnitsR\x05cells\x122\n" +
+	"\x06counts\x18\x06 \x01(\v2\x1a.cellquota.v1.ReportCountsR\x06counts\"\xd7\x02\n" +
+	"\n" +
+	"CellReport\x12\x17\n" +
+	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\x12\x1c\n" +
+	"\tallocated\x18\x03 \x01(\x05R\tallocated\x12\x1f\n" +
+	"\vwritten_off\x18\x04 \x01(\x05R\n" +
+	"writtenOff\x12\x18\n" +
+	"\agranted\x18\x05 \x01(\x05R\agranted\x12\x1c\n" +
+	"\tavailable\x18\x06 \x01(\x05R\tavailable\x12\x1a\n" +
+	"\breserved\x18\a \x01(\x05R\breserved\x12\x1c\n" +
+	"\tconfirmed\x18\b \x01(\x05R\tconfirmed\x12\x1a\n" +
+	"\breleased\x18\t \x01(\x03R\breleased\x12\x18\n" +
+	"\aentries\x18\n" +
+	" \x01(\x03R\aentries\x122\n" +
+	"\x06counts\x18\v \x01(\v2\x1a.cellquota.v1.ReportCountsR\x06counts\"\x83\x02\n" +
+	"\fReportCounts\x126\n" +
+	"\brequests\x18\x01 \x03(\v2\x1a.cellquota.v1.RequestCountR\brequests\x120\n" +
+	"\x06orders\x18\x02 \x03(\v2\x18.cellquota.v1.OrderCountR\x06orders\x123\n" +
+	"\arefunds\x18\x03 \x03(\v2\x19.cellquota.v1.RefundCountR\arefunds\x126\n" +
+	"\bfindings\x18\x04 \x03(\v2\x1a.cellquota.v1.FindingCountR\bfindings\x12\x1c\n" +
+	"\treversals\x18\x05 \x01(\x03R\treversals\"r\n" +
+	"\fRequestCount\x12\x18\n" +
+	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1a\n" +
+	"\brequests\x18\x03 \x01(\x03R\brequests\x12\x14\n" +
+	"\x05units\x18\x04 \x01(\x03R\x05units\"\x97\x01\n" +
+	"\n" +
+	"OrderCount\x12.\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x18.cellquota.v1.OrderStateR\x05state\x12\x16\n" +
+	"\x06orders\x18\x02 \x01(\x03R\x06orders\x12\x14\n" +
+	"\x05units\x18\x03 \x01(\x03R\x05units\x12+\n" +
+	"\x06amount\x18\x04 \x01(\v2\x13.cellquota.v1.MoneyR\x06amount\"\x9e\x01\n" +
+	"\vRefundCount\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
+	"\x05cause\x18\x02 \x01(\tR\x05cause\x12\x18\n" +
+	"\arefunds\x18\x03 \x01(\x03R\arefunds\x12\x1c\n" +
+	"\trestocked\x18\x04 \x01(\x03R\trestocked\x12+\n" +
+	"\x06amount\x18\x05 \x01(\v2\x13.cellquota.v1.MoneyR\x06amount\"\x82\x01\n" +
+	"\fFindingCount\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x1a\n" +
+	"\bfindings\x18\x04 \x01(\x03R\bfindings\x12\x14\n" +
+	"\x05units\x18\x05 \x01(\x03R\x05units\"\xf1\x01\n" +
 	"\n" +
 	"AuditEvent\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
@@ -2636,7 +3596,7 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	" \x01(\x05R\x04asks\x12\x16\n" +
 	"\x06answer\x18\v \x01(\tR\x06answer\x12&\n" +
 	"\x0frequested_at_ms\x18\f \x01(\x03R\rrequestedAtMs\x12$\n" +
-	"\x0erefunded_at_ms\x18\r \x01(\x03R\frefundedAtMs2\xab\x05\n" +
+	"\x0erefunded_at_ms\x18\r \x01(\x03R\frefundedAtMs2\x91\x06\n" +
 	"\rReportService\x12L\n" +
 	"\tGetStatus\x12\x1e.cellquota.v1.GetStatusRequest\x1a\x1f.cellquota.v1.GetStatusResponse\x12C\n" +
 	"\x06Verify\x12\x1b.cellquota.v1.VerifyRequest\x1a\x1c.cellquota.v1.VerifyResponse\x12@\n" +
@@ -2644,7 +3604,8 @@ const file_cellquota_v1_report_proto_rawDesc = "" +
 	"\bGetOrder\x12*.cellquota.v1.ReportServiceGetOrderRequest\x1a+.cellquota.v1.ReportServiceGetOrderResponse\x12^\n" +
 	"\x0fResolveRequests\x12$.cellquota.v1.ResolveRequestsRequest\x1a%.cellquota.v1.ResolveRequestsResponse\x12I\n" +
 	"\bGetSales\x12\x1d.cellquota.v1.GetSalesRequest\x1a\x1e.cellquota.v1.GetSalesResponse\x12U\n" +
-	"\fGetUndersell\x12!.cellquota.v1.GetUndersellRequest\x1a\".cellquota.v1.GetUndersellResponse\x12^\n" +
+	"\fGetUndersell\x12!.cellquota.v1.GetUndersellRequest\x1a\".cellquota.v1.GetUndersellResponse\x12d\n" +
+	"\x11GetCampaignReport\x12&.cellquota.v1.GetCampaignReportRequest\x1a'.cellquota.v1.GetCampaignReportResponse\x12^\n" +
 	"\x0fListAuditEvents\x12$.cellquota.v1.ListAuditEventsRequest\x1a%.cellquota.v1.ListAuditEventsResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
@@ -2659,7 +3620,7 @@ func file_cellquota_v1_report_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_report_proto_rawDescData
 }
 
-var file_cellquota_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_cellquota_v1_report_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_cellquota_v1_report_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),              // 0: cellquota.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),             // 1: cellquota.v1.GetStatusResponse
@@ -2686,97 +3647,131 @@ var file_cellquota_v1_report_proto_goTypes = []any{
 	(*CauseUnits)(nil),                    // 22: cellquota.v1.CauseUnits
 	(*SkuUndersell)(nil),                  // 23: cellquota.v1.SkuUndersell
 	(*GetUndersellResponse)(nil),          // 24: cellquota.v1.GetUndersellResponse
-	(*AuditEvent)(nil),                    // 25: cellquota.v1.AuditEvent
-	(*ListAuditEventsRequest)(nil),        // 26: cellquota.v1.ListAuditEventsRequest
-	(*ListAuditEventsResponse)(nil),       // 27: cellquota.v1.ListAuditEventsResponse
-	(*ReportServiceGetOrderRequest)(nil),  // 28: cellquota.v1.ReportServiceGetOrderRequest
-	(*ReportServiceGetOrderResponse)(nil), // 29: cellquota.v1.ReportServiceGetOrderResponse
-	(*PaymentFacts)(nil),                  // 30: cellquota.v1.PaymentFacts
-	(*RefundFacts)(nil),                   // 31: cellquota.v1.RefundFacts
-	nil,                                   // 32: cellquota.v1.GetStatusResponse.EdgesEntry
-	nil,                                   // 33: cellquota.v1.CellGates.UnreachableEntry
-	nil,                                   // 34: cellquota.v1.TraceEvent.FieldsEntry
-	nil,                                   // 35: cellquota.v1.TraceResponse.UnreachableEntry
-	nil,                                   // 36: cellquota.v1.ResolveRequestsResponse.UnreachableEntry
-	nil,                                   // 37: cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
-	nil,                                   // 38: cellquota.v1.GetUndersellResponse.UnreachableEntry
-	(*Term)(nil),                          // 39: cellquota.v1.Term
-	(*Cell)(nil),                          // 40: cellquota.v1.Cell
-	(*GetGateResponse)(nil),               // 41: cellquota.v1.GetGateResponse
-	(*timestamppb.Timestamp)(nil),         // 42: google.protobuf.Timestamp
-	(Verdict)(0),                          // 43: cellquota.v1.Verdict
-	(OrderState)(0),                       // 44: cellquota.v1.OrderState
-	(*StockFacts)(nil),                    // 45: cellquota.v1.StockFacts
-	(*Book)(nil),                          // 46: cellquota.v1.Book
-	(UndersellCause)(0),                   // 47: cellquota.v1.UndersellCause
-	(*OrderView)(nil),                     // 48: cellquota.v1.OrderView
-	(ReservationState)(0),                 // 49: cellquota.v1.ReservationState
-	(*Money)(nil),                         // 50: cellquota.v1.Money
-	(PaymentState)(0),                     // 51: cellquota.v1.PaymentState
+	(*GetCampaignReportRequest)(nil),      // 25: cellquota.v1.GetCampaignReportRequest
+	(*GetCampaignReportResponse)(nil),     // 26: cellquota.v1.GetCampaignReportResponse
+	(*ArchivedObject)(nil),                // 27: cellquota.v1.ArchivedObject
+	(*SkuReport)(nil),                     // 28: cellquota.v1.SkuReport
+	(*CellReport)(nil),                    // 29: cellquota.v1.CellReport
+	(*ReportCounts)(nil),                  // 30: cellquota.v1.ReportCounts
+	(*RequestCount)(nil),                  // 31: cellquota.v1.RequestCount
+	(*OrderCount)(nil),                    // 32: cellquota.v1.OrderCount
+	(*RefundCount)(nil),                   // 33: cellquota.v1.RefundCount
+	(*FindingCount)(nil),                  // 34: cellquota.v1.FindingCount
+	(*AuditEvent)(nil),                    // 35: cellquota.v1.AuditEvent
+	(*ListAuditEventsRequest)(nil),        // 36: cellquota.v1.ListAuditEventsRequest
+	(*ListAuditEventsResponse)(nil),       // 37: cellquota.v1.ListAuditEventsResponse
+	(*ReportServiceGetOrderRequest)(nil),  // 38: cellquota.v1.ReportServiceGetOrderRequest
+	(*ReportServiceGetOrderResponse)(nil), // 39: cellquota.v1.ReportServiceGetOrderResponse
+	(*PaymentFacts)(nil),                  // 40: cellquota.v1.PaymentFacts
+	(*RefundFacts)(nil),                   // 41: cellquota.v1.RefundFacts
+	nil,                                   // 42: cellquota.v1.GetStatusResponse.EdgesEntry
+	nil,                                   // 43: cellquota.v1.CellGates.UnreachableEntry
+	nil,                                   // 44: cellquota.v1.TraceEvent.FieldsEntry
+	nil,                                   // 45: cellquota.v1.TraceResponse.UnreachableEntry
+	nil,                                   // 46: cellquota.v1.ResolveRequestsResponse.UnreachableEntry
+	nil,                                   // 47: cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
+	nil,                                   // 48: cellquota.v1.GetUndersellResponse.UnreachableEntry
+	(*Term)(nil),                          // 49: cellquota.v1.Term
+	(*Cell)(nil),                          // 50: cellquota.v1.Cell
+	(*GetGateResponse)(nil),               // 51: cellquota.v1.GetGateResponse
+	(*timestamppb.Timestamp)(nil),         // 52: google.protobuf.Timestamp
+	(Verdict)(0),                          // 53: cellquota.v1.Verdict
+	(OrderState)(0),                       // 54: cellquota.v1.OrderState
+	(*StockFacts)(nil),                    // 55: cellquota.v1.StockFacts
+	(*Book)(nil),                          // 56: cellquota.v1.Book
+	(UndersellCause)(0),                   // 57: cellquota.v1.UndersellCause
+	(CampaignState)(0),                    // 58: cellquota.v1.CampaignState
+	(*Money)(nil),                         // 59: cellquota.v1.Money
+	(*OrderView)(nil),                     // 60: cellquota.v1.OrderView
+	(ReservationState)(0),                 // 61: cellquota.v1.ReservationState
+	(PaymentState)(0),                     // 62: cellquota.v1.PaymentState
 }
 var file_cellquota_v1_report_proto_depIdxs = []int32{
-	39, // 0: cellquota.v1.GetStatusResponse.term:type_name -> cellquota.v1.Term
-	40, // 1: cellquota.v1.GetStatusResponse.cells:type_name -> cellquota.v1.Cell
-	32, // 2: cellquota.v1.GetStatusResponse.edges:type_name -> cellquota.v1.GetStatusResponse.EdgesEntry
+	49, // 0: cellquota.v1.GetStatusResponse.term:type_name -> cellquota.v1.Term
+	50, // 1: cellquota.v1.GetStatusResponse.cells:type_name -> cellquota.v1.Cell
+	42, // 2: cellquota.v1.GetStatusResponse.edges:type_name -> cellquota.v1.GetStatusResponse.EdgesEntry
 	3,  // 3: cellquota.v1.GetStatusResponse.replicas:type_name -> cellquota.v1.ReplicaStatus
 	4,  // 4: cellquota.v1.GetStatusResponse.certificates:type_name -> cellquota.v1.CertificateStatus
 	2,  // 5: cellquota.v1.GetStatusResponse.gates:type_name -> cellquota.v1.CellGates
-	41, // 6: cellquota.v1.CellGates.processes:type_name -> cellquota.v1.GetGateResponse
-	33, // 7: cellquota.v1.CellGates.unreachable:type_name -> cellquota.v1.CellGates.UnreachableEntry
-	42, // 8: cellquota.v1.CertificateStatus.not_after:type_name -> google.protobuf.Timestamp
-	43, // 9: cellquota.v1.Check.verdict:type_name -> cellquota.v1.Verdict
+	51, // 6: cellquota.v1.CellGates.processes:type_name -> cellquota.v1.GetGateResponse
+	43, // 7: cellquota.v1.CellGates.unreachable:type_name -> cellquota.v1.CellGates.UnreachableEntry
+	52, // 8: cellquota.v1.CertificateStatus.not_after:type_name -> google.protobuf.Timestamp
+	53, // 9: cellquota.v1.Check.verdict:type_name -> cellquota.v1.Verdict
 	6,  // 10: cellquota.v1.VerifyResponse.checks:type_name -> cellquota.v1.Check
 	7,  // 11: cellquota.v1.VerifyResponse.breaches:type_name -> cellquota.v1.Breach
 	8,  // 12: cellquota.v1.VerifyResponse.unchecked:type_name -> cellquota.v1.Unchecked
-	42, // 13: cellquota.v1.TraceEvent.at:type_name -> google.protobuf.Timestamp
-	34, // 14: cellquota.v1.TraceEvent.fields:type_name -> cellquota.v1.TraceEvent.FieldsEntry
+	52, // 13: cellquota.v1.TraceEvent.at:type_name -> google.protobuf.Timestamp
+	44, // 14: cellquota.v1.TraceEvent.fields:type_name -> cellquota.v1.TraceEvent.FieldsEntry
 	11, // 15: cellquota.v1.TraceResponse.events:type_name -> cellquota.v1.TraceEvent
-	35, // 16: cellquota.v1.TraceResponse.unreachable:type_name -> cellquota.v1.TraceResponse.UnreachableEntry
+	45, // 16: cellquota.v1.TraceResponse.unreachable:type_name -> cellquota.v1.TraceResponse.UnreachableEntry
 	13, // 17: cellquota.v1.ResolvedRequest.key:type_name -> cellquota.v1.RequestKey
 	15, // 18: cellquota.v1.ResolvedRequest.rows:type_name -> cellquota.v1.ResolvedRow
-	44, // 19: cellquota.v1.ResolvedRow.order_state:type_name -> cellquota.v1.OrderState
+	54, // 19: cellquota.v1.ResolvedRow.order_state:type_name -> cellquota.v1.OrderState
 	13, // 20: cellquota.v1.ResolveRequestsRequest.keys:type_name -> cellquota.v1.RequestKey
 	14, // 21: cellquota.v1.ResolveRequestsResponse.requests:type_name -> cellquota.v1.ResolvedRequest
-	36, // 22: cellquota.v1.ResolveRequestsResponse.unreachable:type_name -> cellquota.v1.ResolveRequestsResponse.UnreachableEntry
-	37, // 23: cellquota.v1.ResolveRequestsResponse.messages_from:type_name -> cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
-	45, // 24: cellquota.v1.CellStock.stock:type_name -> cellquota.v1.StockFacts
-	46, // 25: cellquota.v1.GetSalesResponse.books:type_name -> cellquota.v1.Book
+	46, // 22: cellquota.v1.ResolveRequestsResponse.unreachable:type_name -> cellquota.v1.ResolveRequestsResponse.UnreachableEntry
+	47, // 23: cellquota.v1.ResolveRequestsResponse.messages_from:type_name -> cellquota.v1.ResolveRequestsResponse.MessagesFromEntry
+	55, // 24: cellquota.v1.CellStock.stock:type_name -> cellquota.v1.StockFacts
+	56, // 25: cellquota.v1.GetSalesResponse.books:type_name -> cellquota.v1.Book
 	19, // 26: cellquota.v1.GetSalesResponse.stocks:type_name -> cellquota.v1.CellStock
-	47, // 27: cellquota.v1.CauseUnits.cause:type_name -> cellquota.v1.UndersellCause
+	57, // 27: cellquota.v1.CauseUnits.cause:type_name -> cellquota.v1.UndersellCause
 	22, // 28: cellquota.v1.SkuUndersell.causes:type_name -> cellquota.v1.CauseUnits
 	22, // 29: cellquota.v1.SkuUndersell.cells:type_name -> cellquota.v1.CauseUnits
 	23, // 30: cellquota.v1.GetUndersellResponse.skus:type_name -> cellquota.v1.SkuUndersell
-	38, // 31: cellquota.v1.GetUndersellResponse.unreachable:type_name -> cellquota.v1.GetUndersellResponse.UnreachableEntry
-	42, // 32: cellquota.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	25, // 33: cellquota.v1.ListAuditEventsResponse.events:type_name -> cellquota.v1.AuditEvent
-	48, // 34: cellquota.v1.ReportServiceGetOrderResponse.order:type_name -> cellquota.v1.OrderView
-	49, // 35: cellquota.v1.ReportServiceGetOrderResponse.reservation_state:type_name -> cellquota.v1.ReservationState
-	30, // 36: cellquota.v1.ReportServiceGetOrderResponse.payments:type_name -> cellquota.v1.PaymentFacts
-	31, // 37: cellquota.v1.ReportServiceGetOrderResponse.refunds:type_name -> cellquota.v1.RefundFacts
-	50, // 38: cellquota.v1.PaymentFacts.amount:type_name -> cellquota.v1.Money
-	51, // 39: cellquota.v1.PaymentFacts.state:type_name -> cellquota.v1.PaymentState
-	50, // 40: cellquota.v1.RefundFacts.amount:type_name -> cellquota.v1.Money
-	0,  // 41: cellquota.v1.ReportService.GetStatus:input_type -> cellquota.v1.GetStatusRequest
-	5,  // 42: cellquota.v1.ReportService.Verify:input_type -> cellquota.v1.VerifyRequest
-	10, // 43: cellquota.v1.ReportService.Trace:input_type -> cellquota.v1.TraceRequest
-	28, // 44: cellquota.v1.ReportService.GetOrder:input_type -> cellquota.v1.ReportServiceGetOrderRequest
-	16, // 45: cellquota.v1.ReportService.ResolveRequests:input_type -> cellquota.v1.ResolveRequestsRequest
-	18, // 46: cellquota.v1.ReportService.GetSales:input_type -> cellquota.v1.GetSalesRequest
-	21, // 47: cellquota.v1.ReportService.GetUndersell:input_type -> cellquota.v1.GetUndersellRequest
-	26, // 48: cellquota.v1.ReportService.ListAuditEvents:input_type -> cellquota.v1.ListAuditEventsRequest
-	1,  // 49: cellquota.v1.ReportService.GetStatus:output_type -> cellquota.v1.GetStatusResponse
-	9,  // 50: cellquota.v1.ReportService.Verify:output_type -> cellquota.v1.VerifyResponse
-	12, // 51: cellquota.v1.ReportService.Trace:output_type -> cellquota.v1.TraceResponse
-	29, // 52: cellquota.v1.ReportService.GetOrder:output_type -> cellquota.v1.ReportServiceGetOrderResponse
-	17, // 53: cellquota.v1.ReportService.ResolveRequests:output_type -> cellquota.v1.ResolveRequestsResponse
-	20, // 54: cellquota.v1.ReportService.GetSales:output_type -> cellquota.v1.GetSalesResponse
-	24, // 55: cellquota.v1.ReportService.GetUndersell:output_type -> cellquota.v1.GetUndersellResponse
-	27, // 56: cellquota.v1.ReportService.ListAuditEvents:output_type -> cellquota.v1.ListAuditEventsResponse
-	49, // [49:57] is the sub-list for method output_type
-	41, // [41:49] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	48, // 31: cellquota.v1.GetUndersellResponse.unreachable:type_name -> cellquota.v1.GetUndersellResponse.UnreachableEntry
+	58, // 32: cellquota.v1.GetCampaignReportResponse.state:type_name -> cellquota.v1.CampaignState
+	52, // 33: cellquota.v1.GetCampaignReportResponse.published_at:type_name -> google.protobuf.Timestamp
+	52, // 34: cellquota.v1.GetCampaignReportResponse.ended_at:type_name -> google.protobuf.Timestamp
+	52, // 35: cellquota.v1.GetCampaignReportResponse.taken_at:type_name -> google.protobuf.Timestamp
+	27, // 36: cellquota.v1.GetCampaignReportResponse.archived:type_name -> cellquota.v1.ArchivedObject
+	28, // 37: cellquota.v1.GetCampaignReportResponse.skus:type_name -> cellquota.v1.SkuReport
+	29, // 38: cellquota.v1.GetCampaignReportResponse.cells:type_name -> cellquota.v1.CellReport
+	6,  // 39: cellquota.v1.GetCampaignReportResponse.check:type_name -> cellquota.v1.Check
+	7,  // 40: cellquota.v1.GetCampaignReportResponse.breaches:type_name -> cellquota.v1.Breach
+	8,  // 41: cellquota.v1.GetCampaignReportResponse.unchecked:type_name -> cellquota.v1.Unchecked
+	22, // 42: cellquota.v1.SkuReport.causes:type_name -> cellquota.v1.CauseUnits
+	22, // 43: cellquota.v1.SkuReport.cells:type_name -> cellquota.v1.CauseUnits
+	30, // 44: cellquota.v1.SkuReport.counts:type_name -> cellquota.v1.ReportCounts
+	30, // 45: cellquota.v1.CellReport.counts:type_name -> cellquota.v1.ReportCounts
+	31, // 46: cellquota.v1.ReportCounts.requests:type_name -> cellquota.v1.RequestCount
+	32, // 47: cellquota.v1.ReportCounts.orders:type_name -> cellquota.v1.OrderCount
+	33, // 48: cellquota.v1.ReportCounts.refunds:type_name -> cellquota.v1.RefundCount
+	34, // 49: cellquota.v1.ReportCounts.findings:type_name -> cellquota.v1.FindingCount
+	54, // 50: cellquota.v1.OrderCount.state:type_name -> cellquota.v1.OrderState
+	59, // 51: cellquota.v1.OrderCount.amount:type_name -> cellquota.v1.Money
+	59, // 52: cellquota.v1.RefundCount.amount:type_name -> cellquota.v1.Money
+	52, // 53: cellquota.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	35, // 54: cellquota.v1.ListAuditEventsResponse.events:type_name -> cellquota.v1.AuditEvent
+	60, // 55: cellquota.v1.ReportServiceGetOrderResponse.order:type_name -> cellquota.v1.OrderView
+	61, // 56: cellquota.v1.ReportServiceGetOrderResponse.reservation_state:type_name -> cellquota.v1.ReservationState
+	40, // 57: cellquota.v1.ReportServiceGetOrderResponse.payments:type_name -> cellquota.v1.PaymentFacts
+	41, // 58: cellquota.v1.ReportServiceGetOrderResponse.refunds:type_name -> cellquota.v1.RefundFacts
+	59, // 59: cellquota.v1.PaymentFacts.amount:type_name -> cellquota.v1.Money
+	62, // 60: cellquota.v1.PaymentFacts.state:type_name -> cellquota.v1.PaymentState
+	59, // 61: cellquota.v1.RefundFacts.amount:type_name -> cellquota.v1.Money
+	0,  // 62: cellquota.v1.ReportService.GetStatus:input_type -> cellquota.v1.GetStatusRequest
+	5,  // 63: cellquota.v1.ReportService.Verify:input_type -> cellquota.v1.VerifyRequest
+	10, // 64: cellquota.v1.ReportService.Trace:input_type -> cellquota.v1.TraceRequest
+	38, // 65: cellquota.v1.ReportService.GetOrder:input_type -> cellquota.v1.ReportServiceGetOrderRequest
+	16, // 66: cellquota.v1.ReportService.ResolveRequests:input_type -> cellquota.v1.ResolveRequestsRequest
+	18, // 67: cellquota.v1.ReportService.GetSales:input_type -> cellquota.v1.GetSalesRequest
+	21, // 68: cellquota.v1.ReportService.GetUndersell:input_type -> cellquota.v1.GetUndersellRequest
+	25, // 69: cellquota.v1.ReportService.GetCampaignReport:input_type -> cellquota.v1.GetCampaignReportRequest
+	36, // 70: cellquota.v1.ReportService.ListAuditEvents:input_type -> cellquota.v1.ListAuditEventsRequest
+	1,  // 71: cellquota.v1.ReportService.GetStatus:output_type -> cellquota.v1.GetStatusResponse
+	9,  // 72: cellquota.v1.ReportService.Verify:output_type -> cellquota.v1.VerifyResponse
+	12, // 73: cellquota.v1.ReportService.Trace:output_type -> cellquota.v1.TraceResponse
+	39, // 74: cellquota.v1.ReportService.GetOrder:output_type -> cellquota.v1.ReportServiceGetOrderResponse
+	17, // 75: cellquota.v1.ReportService.ResolveRequests:output_type -> cellquota.v1.ResolveRequestsResponse
+	20, // 76: cellquota.v1.ReportService.GetSales:output_type -> cellquota.v1.GetSalesResponse
+	24, // 77: cellquota.v1.ReportService.GetUndersell:output_type -> cellquota.v1.GetUndersellResponse
+	26, // 78: cellquota.v1.ReportService.GetCampaignReport:output_type -> cellquota.v1.GetCampaignReportResponse
+	37, // 79: cellquota.v1.ReportService.ListAuditEvents:output_type -> cellquota.v1.ListAuditEventsResponse
+	71, // [71:80] is the sub-list for method output_type
+	62, // [62:71] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_report_proto_init() }
@@ -2795,7 +3790,7 @@ func file_cellquota_v1_report_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_report_proto_rawDesc), len(file_cellquota_v1_report_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

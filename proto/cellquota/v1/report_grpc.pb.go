@@ -19,14 +19,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ReportService_GetStatus_FullMethodName       = "/cellquota.v1.ReportService/GetStatus"
-	ReportService_Verify_FullMethodName          = "/cellquota.v1.ReportService/Verify"
-	ReportService_Trace_FullMethodName           = "/cellquota.v1.ReportService/Trace"
-	ReportService_GetOrder_FullMethodName        = "/cellquota.v1.ReportService/GetOrder"
-	ReportService_ResolveRequests_FullMethodName = "/cellquota.v1.ReportService/ResolveRequests"
-	ReportService_GetSales_FullMethodName        = "/cellquota.v1.ReportService/GetSales"
-	ReportService_GetUndersell_FullMethodName    = "/cellquota.v1.ReportService/GetUndersell"
-	ReportService_ListAuditEvents_FullMethodName = "/cellquota.v1.ReportService/ListAuditEvents"
+	ReportService_GetStatus_FullMethodName         = "/cellquota.v1.ReportService/GetStatus"
+	ReportService_Verify_FullMethodName            = "/cellquota.v1.ReportService/Verify"
+	ReportService_Trace_FullMethodName             = "/cellquota.v1.ReportService/Trace"
+	ReportService_GetOrder_FullMethodName          = "/cellquota.v1.ReportService/GetOrder"
+	ReportService_ResolveRequests_FullMethodName   = "/cellquota.v1.ReportService/ResolveRequests"
+	ReportService_GetSales_FullMethodName          = "/cellquota.v1.ReportService/GetSales"
+	ReportService_GetUndersell_FullMethodName      = "/cellquota.v1.ReportService/GetUndersell"
+	ReportService_GetCampaignReport_FullMethodName = "/cellquota.v1.ReportService/GetCampaignReport"
+	ReportService_ListAuditEvents_FullMethodName   = "/cellquota.v1.ReportService/ListAuditEvents"
 )
 
 // ReportServiceClient is the client API for ReportService service.
@@ -51,6 +52,9 @@ type ReportServiceClient interface {
 	GetSales(ctx context.Context, in *GetSalesRequest, opts ...grpc.CallOption) (*GetSalesResponse, error)
 	// GetUndersell answers, per SKU, where every unit is that was not sold (I10).
 	GetUndersell(ctx context.Context, in *GetUndersellRequest, opts ...grpc.CallOption) (*GetUndersellResponse, error)
+	// GetCampaignReport answers a campaign's whole account: of this moment, or, once it was taken for
+	// settling, as it stands in the archive for good. UNAVAILABLE with UNITS_IN_MOTION: ask again.
+	GetCampaignReport(ctx context.Context, in *GetCampaignReportRequest, opts ...grpc.CallOption) (*GetCampaignReportResponse, error)
 	// ListAuditEvents answers who did what, newest first, from etcd and the archive.
 	ListAuditEvents(ctx context.Context, in *ListAuditEventsRequest, opts ...grpc.CallOption) (*ListAuditEventsResponse, error)
 }
@@ -133,6 +137,16 @@ func (c *reportServiceClient) GetUndersell(ctx context.Context, in *GetUndersell
 	return out, nil
 }
 
+func (c *reportServiceClient) GetCampaignReport(ctx context.Context, in *GetCampaignReportRequest, opts ...grpc.CallOption) (*GetCampaignReportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCampaignReportResponse)
+	err := c.cc.Invoke(ctx, ReportService_GetCampaignReport_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *reportServiceClient) ListAuditEvents(ctx context.Context, in *ListAuditEventsRequest, opts ...grpc.CallOption) (*ListAuditEventsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAuditEventsResponse)
@@ -165,6 +179,9 @@ type ReportServiceServer interface {
 	GetSales(context.Context, *GetSalesRequest) (*GetSalesResponse, error)
 	// GetUndersell answers, per SKU, where every unit is that was not sold (I10).
 	GetUndersell(context.Context, *GetUndersellRequest) (*GetUndersellResponse, error)
+	// GetCampaignReport answers a campaign's whole account: of this moment, or, once it was taken for
+	// settling, as it stands in the archive for good. UNAVAILABLE with UNITS_IN_MOTION: ask again.
+	GetCampaignReport(context.Context, *GetCampaignReportRequest) (*GetCampaignReportResponse, error)
 	// ListAuditEvents answers who did what, newest first, from etcd and the archive.
 	ListAuditEvents(context.Context, *ListAuditEventsRequest) (*ListAuditEventsResponse, error)
 	mustEmbedUnimplementedReportServiceServer()
@@ -197,6 +214,9 @@ func (UnimplementedReportServiceServer) GetSales(context.Context, *GetSalesReque
 }
 func (UnimplementedReportServiceServer) GetUndersell(context.Context, *GetUndersellRequest) (*GetUndersellResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetUndersell not implemented")
+}
+func (UnimplementedReportServiceServer) GetCampaignReport(context.Context, *GetCampaignReportRequest) (*GetCampaignReportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCampaignReport not implemented")
 }
 func (UnimplementedReportServiceServer) ListAuditEvents(context.Context, *ListAuditEventsRequest) (*ListAuditEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAuditEvents not implemented")
@@ -348,6 +368,24 @@ func _ReportService_GetUndersell_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ReportService_GetCampaignReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCampaignReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReportServiceServer).GetCampaignReport(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ReportService_GetCampaignReport_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReportServiceServer).GetCampaignReport(ctx, req.(*GetCampaignReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ReportService_ListAuditEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListAuditEventsRequest)
 	if err := dec(in); err != nil {
@@ -400,6 +438,10 @@ var ReportService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetUndersell",
 			Handler:    _ReportService_GetUndersell_Handler,
+		},
+		{
+			MethodName: "GetCampaignReport",
+			Handler:    _ReportService_GetCampaignReport_Handler,
 		},
 		{
 			MethodName: "ListAuditEvents",

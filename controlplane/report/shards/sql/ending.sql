@@ -14,4 +14,6 @@ SELECT (SELECT count(*) FROM cellquota.v_reservations WHERE campaign_id = $1 AND
        (SELECT count(*) FROM cellquota.v_outbox_payloads WHERE campaign_id = $1 AND state = 'PENDING'),
        (SELECT count(*) FROM cellquota.v_outbox_payloads WHERE campaign_id = $1 AND state = 'PARKED'),
        (SELECT count(*) FROM cellquota.v_inbox i WHERE campaign_id = $1 AND outcome = 'PARKED'
-          AND NOT EXISTS (SELECT FROM cellquota.v_findings f WHERE f.event_id = i.event_id AND f.state = 'REPAIRED'));
+          AND NOT EXISTS (SELECT FROM cellquota.v_findings f WHERE f.event_id = i.event_id AND f.state = 'REPAIRED')),
+       (SELECT count(*) FROM cellquota.v_findings f WHERE campaign_id = $1 AND state <> 'REPAIRED'
+          AND NOT EXISTS (SELECT FROM cellquota.v_inbox i WHERE i.event_id = f.event_id AND i.outcome = 'PARKED'));
