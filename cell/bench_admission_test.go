@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cellquota/cellquota/internal/clock"
-	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/signed"
 	"github.com/cellquota/cellquota/internal/testkit"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -98,20 +97,11 @@ func admitting(b *testing.B) (*world, *process) {
 // their permits signed.
 func (w *world) asksOf(from *int, n int) []*pb.Ask {
 	w.t.Helper()
-	keys, err := signed.LoadKeys(w.keys, signed.UsePermit)
-	w.must(err)
-	expires := clock.System().Now().Add(time.Hour)
-	asks := make([]*pb.Ask, n)
-	for i := range asks {
-		user := fmt.Sprintf("u%012d", *from)
-		number := uint64(*from) + 1
-		*from++
-		permit, err := signed.Permit{Campaign: campaign, SKU: phone, User: ids.UserID(user), Expires: expires, Nonce: signed.NewNonce()}.Sign(keys, "k1")
-		w.must(err)
-		asks[i] = &pb.Ask{
-			CorrelationId: number, CampaignId: campaign, SkuId: phone, UserId: user, WaitMs: 60_000,
-			Kind: &pb.Ask_Admit{Admit: &pb.AdmitAsk{RequestId: fmt.Sprintf("r%012d", i), Quantity: 1, Permit: permit}},
-		}
+	first := *from
+	*from += n
+	asks := w.crowdOf(n, func(i int) (string, string) { return fmt.Sprintf("u%012d", first+i), fmt.Sprintf("r%012d", i) })
+	for i, a := range asks {
+		a.CorrelationId = uint64(first+i) + 1
 	}
 	return asks
 }

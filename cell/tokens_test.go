@@ -16,11 +16,7 @@ import (
 func TestSaleOfTokens(t *testing.T) {
 	w := newWorld(t)
 	p := w.start().ready()
-	w.install(1, func(r *pb.CampaignRules) {
-		for _, s := range r.Spec.Skus {
-			s.InventoryMode = pb.InventoryMode_INVENTORY_MODE_TOKEN
-		}
-	})
+	w.install(1, tokens)
 	w.grant(1, 5)
 	p.stocked(5)
 	rows := func(state string) int64 {
