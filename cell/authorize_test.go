@@ -7,7 +7,7 @@ import (
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
-// TestWhoMayCall: edges ask for customers and never refund; the control plane reads and refunds, and
+// TestWhoMayCall: edges ask for customers and never refund or end a review; the control plane reads and does both, and
 // nothing else changes by its word; nobody else gets in.
 func TestWhoMayCall(t *testing.T) {
 	for _, c := range []struct {
@@ -18,6 +18,10 @@ func TestWhoMayCall(t *testing.T) {
 		{"edge", pb.OrderService_ApplyPaymentCallback_FullMethodName, true},
 		{"edge", pb.OrderService_RefundOrder_FullMethodName, false},
 		{"controlplane", pb.OrderService_RefundOrder_FullMethodName, true},
+		{"edge", pb.OrderService_ReleaseReservation_FullMethodName, false},
+		{"edge", pb.OrderService_ReturnAdmission_FullMethodName, false},
+		{"controlplane", pb.OrderService_ReleaseReservation_FullMethodName, true},
+		{"controlplane", pb.OrderService_ReturnAdmission_FullMethodName, true},
 		{"controlplane", pb.OrderService_GetOrder_FullMethodName, true},
 		{"controlplane", pb.OrderService_CancelOrder_FullMethodName, false},
 		{"controlplane", pb.OrderService_ApplyPaymentCallback_FullMethodName, false},

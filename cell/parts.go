@@ -251,15 +251,17 @@ func (p *parts) authenticator() transport.Authenticator {
 // factsService is for the control plane.
 const factsService = "/cellquota.v1.CellFactsService/"
 
-// refundMethod is for operators, who come through the control plane; an edge speaks for customers.
-const refundMethod = pb.OrderService_RefundOrder_FullMethodName
+// operatorsMethods are for operators, who come through the control plane; an edge speaks for customers.
+var operatorsMethods = []string{
+	pb.OrderService_RefundOrder_FullMethodName, pb.OrderService_ReleaseReservation_FullMethodName, pb.OrderService_ReturnAdmission_FullMethodName,
+}
 
 // authorize lets edges ask for customers, and the control plane read and refund.
 func authorize(_ context.Context, who transport.Principal, method string) error {
 	switch {
-	case who.Role == "edge" && method != refundMethod:
+	case who.Role == "edge" && !slices.Contains(operatorsMethods, method):
 		return nil
-	case who.Role == "controlplane" && method == refundMethod:
+	case who.Role == "controlplane" && slices.Contains(operatorsMethods, method):
 		return nil
 	case who.Role == "controlplane" || who.Role == "cell":
 		_, verb, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")

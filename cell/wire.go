@@ -114,7 +114,7 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 		Cell: p.cell, Instance: p.instance, Admits: p.has(roleAdmission), BatchMax: p.cfg.Admission.BatchMax, BatchWait: p.cfg.Admission.BatchWait,
 		Batches: p.cfg.Admission.Batches, StreamBatches: p.cfg.Admission.StreamBatches, AckWait: p.cfg.Admission.AckWait, Timeout: p.cfg.Admission.Timeout,
 	}, api.Deps{
-		Standing: seller{p.standing, p.pulse, p.health.skewed}, Rules: p.rules, Mirror: p.mirror, Direct: p.direct, Baselines: p.baselines, Stocks: p.shard, Log: p.producer, Statuses: p.statuses, Payments: pay,
+		Standing: seller{p.standing, p.pulse, p.health.skewed}, Rules: p.rules, Mirror: p.mirror, Direct: p.direct, Baselines: p.baselines, Stocks: p.shard, Log: p.producer, Statuses: p.statuses, Payments: pay, Reviews: p.shard,
 		Orders: p.shard, Gates: p.gates, Permits: p.permits, Faults: p.health.faults, Clock: p.clock, Logger: p.log,
 		Library: p.mirror, Installed: p.shard, Keys: p.rings(),
 	})

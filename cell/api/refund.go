@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/cellquota/cellquota/cell/payment"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -40,7 +38,7 @@ func readRefund(in *pb.RefundOrderRequest) (payment.RefundRequest, error) {
 		bad.add("refund_id", "must be [A-Za-z0-9._:-]{1,128}")
 	}
 	for _, f := range []struct{ name, text string }{{"actor", want.Actor}, {"reason", want.Reason}} {
-		if strings.TrimSpace(f.text) == "" || len(f.text) > maxReason || !utf8.ValidString(f.text) || strings.ContainsRune(f.text, 0) {
+		if !isReason(f.text) {
 			bad.add(f.name, "must be 1 to 512 bytes of text")
 		}
 	}

@@ -145,6 +145,7 @@ type Deps struct {
 	Log       Log
 	Statuses  Statuses
 	Payments  Payments
+	Reviews   Reviews
 	Orders    Orders
 	Gates     Gates
 	Permits   *signed.Ring

@@ -60,6 +60,8 @@ const (
 	Expire
 	// Silence: the channel stayed silent about an open attempt beyond its grace.
 	Silence
+	// End: a person ends a review without the channel's word. Money that comes later is refunded.
+	End
 
 	events
 )
@@ -93,6 +95,8 @@ var (
 	ErrOrderClosed = fmt.Errorf("%w: the order is closed", ErrTransition)
 	// ErrPaymentInProgress: an attempt is open, so the order cannot be cancelled now.
 	ErrPaymentInProgress = fmt.Errorf("%w: a payment is in progress", ErrTransition)
+	// ErrNotInReview: there is nothing for a person to end.
+	ErrNotInReview = fmt.Errorf("%w: it is not in MANUAL_REVIEW", ErrTransition)
 	// errImpossible: the shard's locks make this pair impossible; seeing it is a bug.
 	errImpossible = fmt.Errorf("%w: impossible step", ErrTransition)
 )
@@ -112,11 +116,11 @@ var same = cell{noop: true}
 
 // table is the state machine.
 var table = [lives][events]cell{
-	//        Start                 Doubt                 Fail               Pay                     Cancel               Expire               Silence
-	Open:   {to(Open, Postpone), to(Open, Postpone), to(Open, Recall), to(Paid, Confirm), to(Closed, Release), to(Closed, Release), to(Review, Park)},
-	Review: {no(ErrPaymentInProgress), same, to(Open, Recall), to(Paid, Confirm), no(ErrPaymentInProgress), no(errImpossible), same},
-	Paid:   {no(ErrOrderPaid), same, same, to(Paid, Refund), no(ErrOrderPaid), no(ErrOrderPaid), no(ErrOrderPaid)},
-	Closed: {no(ErrOrderClosed), same, same, to(Closed, Refund), same, same, no(ErrOrderClosed)},
+	//        Start                 Doubt                 Fail               Pay                     Cancel               Expire               Silence            End
+	Open:   {to(Open, Postpone), to(Open, Postpone), to(Open, Recall), to(Paid, Confirm), to(Closed, Release), to(Closed, Release), to(Review, Park), no(ErrNotInReview)},
+	Review: {no(ErrPaymentInProgress), same, to(Open, Recall), to(Paid, Confirm), no(ErrPaymentInProgress), no(errImpossible), same, to(Closed, Release)},
+	Paid:   {no(ErrOrderPaid), same, same, to(Paid, Refund), no(ErrOrderPaid), no(ErrOrderPaid), no(ErrOrderPaid), no(ErrNotInReview)},
+	Closed: {no(ErrOrderClosed), same, same, to(Closed, Refund), same, same, no(ErrOrderClosed), no(ErrNotInReview)},
 }
 
 // Subject is what a step needs to know of an order.
@@ -202,7 +206,7 @@ func (l Life) Terminal() bool { return l == Paid || l == Closed }
 
 var (
 	lifeNames   = [lives]string{"Open", "Review", "Paid", "Closed"}
-	eventNames  = [events]string{"Start", "Doubt", "Fail", "Pay", "Cancel", "Expire", "Silence"}
+	eventNames  = [events]string{"Start", "Doubt", "Fail", "Pay", "Cancel", "Expire", "Silence", "End"}
 	effectNames = [...]string{"Postpone", "Recall", "Confirm", "Release", "Refund", "Park"}
 )
 

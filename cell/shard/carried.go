@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,19 +15,24 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// hasCarried tells whether the schema has what handovers carry. It asks once more at every call until
-// it has (a migration comes while we run): buckets that were handed over must be met with their
-// answers from the first order on.
-func (s *Store) hasCarried(ctx context.Context, q rowQuerier) (bool, error) {
-	if s.carriedKnown.Load() {
+// schemaHas tells whether the schema has what query looks for. It asks once more at every call until it
+// has: a migration comes while we run.
+func schemaHas(ctx context.Context, q rowQuerier, known *atomic.Bool, query string) (bool, error) {
+	if known.Load() {
 		return true, nil
 	}
-	var known bool
-	if err := q.QueryRow(ctx, sql("carried_known")).Scan(&known); err != nil {
+	var has bool
+	if err := q.QueryRow(ctx, sql(query)).Scan(&has); err != nil {
 		return false, err
 	}
-	s.carriedKnown.Store(known)
-	return known, nil
+	known.Store(has)
+	return has, nil
+}
+
+// hasCarried tells whether the schema has what handovers carry: buckets that were handed over must be met
+// with their answers from the first order on.
+func (s *Store) hasCarried(ctx context.Context, q rowQuerier) (bool, error) {
+	return schemaHas(ctx, q, &s.carriedKnown, "carried_known")
 }
 
 // since4 is a statement's name, or that of its like on a schema of step 3.

@@ -283,10 +283,15 @@ type stepRun struct {
 	refundIDs []string
 	refundOf  map[string]ids.OrderID
 	out       stepWrites
+	// source and actor are what the ledger says of its entries.
+	source, actor string
 }
 
 func newStepRun(s *Store, t tx, grace time.Duration) *stepRun {
-	return &stepRun{store: s, tx: t, grace: grace, trace: map[ids.OrderID]string{}, orders: map[ids.OrderID]*held{}, refundOf: map[string]ids.OrderID{}}
+	return &stepRun{
+		store: s, tx: t, grace: grace, trace: map[ids.OrderID]string{}, orders: map[ids.OrderID]*held{}, refundOf: map[string]ids.OrderID{},
+		source: "orders", actor: "cell",
+	}
 }
 
 func (r *stepRun) lock(ctx context.Context, steps []Step) error {

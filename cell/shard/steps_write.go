@@ -79,7 +79,7 @@ func (r *stepRun) write(ctx context.Context) error {
 	if r.store.keepsRefunds { // before the ledger, which looks a RESTOCK's tokens up by its refund
 		queue("refunds", len(r.out.refunds), "step_refunds_write", r.refundArgs()...)
 	}
-	queue("ledger entries", len(m), "stock_move", m.args(r.tx.writer.FenceVersion, "orders", "cell")...)
+	queue("ledger entries", len(m), "stock_move", m.args(r.tx.writer.FenceVersion, r.source, r.actor)...)
 	out := append(r.effects(m, versions), r.refundEvents()...)
 	rows, err := outArgs(out)
 	if err != nil {

@@ -35,6 +35,7 @@ type Store struct {
 	switchKnown  atomic.Bool // the schema has the cell's switch (step 2)
 	tokensKnown  atomic.Bool // its ledger moves token rows (step 3)
 	carriedKnown atomic.Bool // it has requests that a handover carried (step 4)
+	reviewsKnown atomic.Bool // it keeps how a review ended (step 5)
 
 	writer atomic.Pointer[Writer]
 	specs  specCache

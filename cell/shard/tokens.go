@@ -34,15 +34,8 @@ func (s *Store) mayKeepTokens(ctx context.Context) error {
 
 // atTokensStep tells whether the schema is at step 3 by now.
 func (s *Store) atTokensStep(ctx context.Context) (bool, error) {
-	if s.tokensKnown.Load() {
-		return true, nil
-	}
-	var known bool
-	if err := s.pool.QueryRow(ctx, sql("tokens_known")).Scan(&known); err != nil {
-		return false, translate(err)
-	}
-	s.tokensKnown.Store(known)
-	return known, nil
+	known, err := schemaHas(ctx, s.pool, &s.tokensKnown, "tokens_known")
+	return known, translate(err)
 }
 
 // needs are the units that a transaction wants of each SKU at most.

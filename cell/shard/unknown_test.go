@@ -224,3 +224,27 @@ func TestTranslate(t *testing.T) {
 		t.Error("a restart of the server is not safe to retry")
 	}
 }
+
+// TestUnknownCommitOfAReview: whether or not the commit happened, the operation's id finds the one ending.
+func TestUnknownCommitOfAReview(t *testing.T) {
+	for _, done := range []bool{true, false} {
+		s, db := openInside(t)
+		ctx := testkit.Deadline(t)
+		admin := db.Conn(t)
+		res := ids.DeriveReservation("c", "s", "u", "r", "cell-1", ids.Build{Fence: 1, Count: 1})
+		if _, err := admin.Exec(ctx, `INSERT INTO cellquota.inbox VALUES ($1, $2, 'r', 'c', 's', 'u', 2, 'PARKED', '', 'f', 't', 0, 7, 1, 1, 1, now(), now())`,
+			ids.EventID(res), res); err != nil {
+			t.Fatal(err)
+		}
+		ask := ReviewAsk{Reservation: res, Operation: "op", Actor: "a", Reason: "r", Incident: "i"}
+		s.cutAt(1, done)
+		out, err := s.ReturnAdmission(ctx, ask)
+		if err != nil || out.Units != 2 || out.Repeat != done {
+			t.Fatalf("committed %v: %+v, %v", done, out, err)
+		}
+		var effects int
+		if err := admin.QueryRow(ctx, "SELECT count(*) FROM cellquota.outbox WHERE event_type = 'return'").Scan(&effects); err != nil || effects != 1 {
+			t.Errorf("committed %v: %d effects, %v", done, effects, err)
+		}
+	}
+}

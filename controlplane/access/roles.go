@@ -103,8 +103,10 @@ var table = map[string][]string{
 	pb.AccessService_Approve_FullMethodName:       quota,
 	pb.AccessService_Reject_FullMethodName:        quota,
 
-	// Of the cells' service a replica serves this call alone, for operators.
-	pb.OrderService_RefundOrder_FullMethodName: quota,
+	// Of the cells' service a replica serves these calls alone, for operators.
+	pb.OrderService_RefundOrder_FullMethodName:        quota,
+	pb.OrderService_ReleaseReservation_FullMethodName: sre,
+	pb.OrderService_ReturnAdmission_FullMethodName:    sre,
 
 	pb.CellLinkService_Link_FullMethodName: {Cell},
 }

@@ -106,3 +106,52 @@ func TestRefundOrderGoesToItsCell(t *testing.T) {
 		t.Errorf("cancel: %v", err)
 	}
 }
+
+// A review is ended in its reservation's cell, under the operator's own name, by an sre alone; what the cell
+// refuses comes back as it is.
+func TestReviewsEndInTheirCell(t *testing.T) {
+	p := newPlant(t)
+	ctx := testkit.Deadline(t)
+	id := string(ids.DeriveReservation("c", "s", "u1", "q", "cell-1", ids.Build{Fence: 1, Count: 1}))
+	release := func() *pb.ReleaseReservationRequest {
+		return &pb.ReleaseReservationRequest{ReservationId: id, OperationId: "op-1", Actor: "somebody else", Reason: "silent", Incident: "INC-7", ValidateOnly: true}
+	}
+	returned := &pb.ReturnAdmissionRequest{ReservationId: id, OperationId: "op-2", Reason: "damaged", Incident: "INC-8", RejectedFor: pb.Reason_REASON_SOLD_OUT}
+	sre := p.as(access.SRE)
+	if out, err := sre.Orders.ReleaseReservation(ctx, release()); err != nil || out.GetOperationId() != "op-1" || out.GetUnits() != 1 {
+		t.Fatalf("%v, %v", out, err)
+	}
+	if out, err := sre.Orders.ReturnAdmission(ctx, returned); err != nil || out.GetRejectedFor() != pb.Reason_REASON_SOLD_OUT {
+		t.Fatalf("%v, %v", out, err)
+	}
+	till := &p.mirrors["cell-1"].till
+	for i, want := range []string{"op-1 silent INC-7 true", "op-2 damaged INC-8 false"} {
+		in := till.ended[i]
+		if got := fmt.Sprint(in.GetOperationId(), " ", in.GetReason(), " ", in.GetIncident(), " ", in.GetValidateOnly()); got != want ||
+			in.GetReservationId() != id || in.GetActor() == "" || in.GetActor() == "somebody else" {
+			t.Errorf("the cell was asked %v, want %s", in, want)
+		}
+	}
+	if len(till.ended) != 2 || len(p.mirrors["cell-2"].till.ended) != 0 {
+		t.Error("asked more than once, or another cell")
+	}
+	till.err = fmt.Errorf("%w: it is CONFIRMED", rpcstatus.ErrFailedPrecondition)
+	if _, err := sre.Orders.ReleaseReservation(ctx, release()); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "CONFIRMED") {
+		t.Errorf("refused: %v", err)
+	}
+	for name, spoil := range map[string]func(*pb.ReleaseReservationRequest){
+		"reservation_id": func(in *pb.ReleaseReservationRequest) { in.ReservationId = "x" }, "operation_id": func(in *pb.ReleaseReservationRequest) { in.OperationId = "" },
+		"reason": func(in *pb.ReleaseReservationRequest) { in.Reason = "" }, "incident": func(in *pb.ReleaseReservationRequest) { in.Incident = "" },
+	} {
+		in := release()
+		spoil(in)
+		if _, err := sre.Orders.ReleaseReservation(ctx, in); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, role := range []string{access.Viewer, access.CampaignManager, access.RegionOperator} {
+		if _, err := p.as(role).Orders.ReleaseReservation(ctx, release()); status.Code(err) != codes.PermissionDenied {
+			t.Errorf("%s: %v", role, err)
+		}
+	}
+}

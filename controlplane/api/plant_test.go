@@ -169,7 +169,33 @@ type till struct {
 	pb.UnimplementedOrderServiceServer
 	mu    sync.Mutex
 	asked []*pb.RefundOrderRequest
+	ended []reviewAsk
 	err   error
+}
+
+// reviewAsk is what both ends of a review are asked with.
+type reviewAsk interface {
+	GetReservationId() string
+	GetOperationId() string
+	GetReason() string
+	GetActor() string
+	GetIncident() string
+	GetValidateOnly() bool
+}
+
+func (r *till) end(in reviewAsk) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = append(r.ended, in)
+	return r.err
+}
+
+func (r *till) ReleaseReservation(_ context.Context, in *pb.ReleaseReservationRequest) (*pb.ReleaseReservationResponse, error) {
+	return &pb.ReleaseReservationResponse{OperationId: in.GetOperationId(), Units: 1}, r.end(in)
+}
+
+func (r *till) ReturnAdmission(_ context.Context, in *pb.ReturnAdmissionRequest) (*pb.ReturnAdmissionResponse, error) {
+	return &pb.ReturnAdmissionResponse{OperationId: in.GetOperationId(), RejectedFor: in.GetRejectedFor()}, r.end(in)
 }
 
 func (r *till) RefundOrder(_ context.Context, in *pb.RefundOrderRequest) (*pb.RefundOrderResponse, error) {

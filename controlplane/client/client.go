@@ -43,7 +43,7 @@ type Client struct {
 	Reports    pb.ReportServiceClient
 	Operations pb.OperationServiceClient
 	Access     pb.AccessServiceClient
-	Orders     pb.OrderServiceClient // RefundOrder alone
+	Orders     pb.OrderServiceClient // RefundOrder, ReleaseReservation, ReturnAdmission
 	CellLink   pb.CellLinkServiceClient
 }
 

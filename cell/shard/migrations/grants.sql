@@ -14,7 +14,7 @@ BEGIN
       CONTINUE WHEN t LIKE 'goose%';
       IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts', 'bucket_closings', 'bucket_imports', 'carried_requests') THEN
         EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
-      ELSIF t IN ('ledger', 'buckets') THEN
+      ELSIF t IN ('ledger', 'buckets', 'review_endings') THEN
         EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
       ELSE
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON cellquota.%I TO cellquota_app', t);

@@ -1013,6 +1013,361 @@ func (x *RefundOrderResponse) GetOperationId() string {
 	return ""
 }
 
+// ReleaseReservationRequest names a reservation in MANUAL_REVIEW.
+type ReleaseReservationRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Reservation.
+	ReservationId string `protobuf:"bytes,1,opt,name=reservation_id,json=reservationId,proto3" json:"reservation_id,omitempty"`
+	// Minted by the caller before its first try; required.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Why; required.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who asks; a replica of the control plane puts the operator's name here.
+	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The incident that this belongs to; required.
+	Incident string `protobuf:"bytes,5,opt,name=incident,proto3" json:"incident,omitempty"`
+	// Check only.
+	ValidateOnly  bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseReservationRequest) Reset() {
+	*x = ReleaseReservationRequest{}
+	mi := &file_cellquota_v1_order_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseReservationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseReservationRequest) ProtoMessage() {}
+
+func (x *ReleaseReservationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_order_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseReservationRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseReservationRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_order_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReleaseReservationRequest) GetReservationId() string {
+	if x != nil {
+		return x.ReservationId
+	}
+	return ""
+}
+
+func (x *ReleaseReservationRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *ReleaseReservationRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReleaseReservationRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ReleaseReservationRequest) GetIncident() string {
+	if x != nil {
+		return x.Incident
+	}
+	return ""
+}
+
+func (x *ReleaseReservationRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+// ReleaseReservationResponse holds what was closed.
+type ReleaseReservationResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The order as it is now.
+	Order *OrderView `protobuf:"bytes,1,opt,name=order,proto3" json:"order,omitempty"`
+	// Units that are for sale again.
+	Units int32 `protobuf:"varint,2,opt,name=units,proto3" json:"units,omitempty"`
+	// Unix milliseconds; 0: only checked.
+	EndedAtMs int64 `protobuf:"varint,3,opt,name=ended_at_ms,json=endedAtMs,proto3" json:"ended_at_ms,omitempty"`
+	// As asked.
+	OperationId   string `protobuf:"bytes,4,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseReservationResponse) Reset() {
+	*x = ReleaseReservationResponse{}
+	mi := &file_cellquota_v1_order_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseReservationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseReservationResponse) ProtoMessage() {}
+
+func (x *ReleaseReservationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_order_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseReservationResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseReservationResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_order_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReleaseReservationResponse) GetOrder() *OrderView {
+	if x != nil {
+		return x.Order
+	}
+	return nil
+}
+
+func (x *ReleaseReservationResponse) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *ReleaseReservationResponse) GetEndedAtMs() int64 {
+	if x != nil {
+		return x.EndedAtMs
+	}
+	return 0
+}
+
+func (x *ReleaseReservationResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// ReturnAdmissionRequest names the reservation of a parked message.
+type ReturnAdmissionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Reservation that the message was to become.
+	ReservationId string `protobuf:"bytes,1,opt,name=reservation_id,json=reservationId,proto3" json:"reservation_id,omitempty"`
+	// Minted by the caller before its first try; required.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Why; required.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Who asks; a replica of the control plane puts the operator's name here.
+	Actor string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	// The incident that this belongs to; required.
+	Incident string `protobuf:"bytes,5,opt,name=incident,proto3" json:"incident,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,6,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// What the user is told: MALFORMED (also when unspecified), SOLD_OUT, WINDOW_CLOSED or LOST_ADMISSION.
+	RejectedFor   Reason `protobuf:"varint,7,opt,name=rejected_for,json=rejectedFor,proto3,enum=cellquota.v1.Reason" json:"rejected_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnAdmissionRequest) Reset() {
+	*x = ReturnAdmissionRequest{}
+	mi := &file_cellquota_v1_order_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnAdmissionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnAdmissionRequest) ProtoMessage() {}
+
+func (x *ReturnAdmissionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_order_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnAdmissionRequest.ProtoReflect.Descriptor instead.
+func (*ReturnAdmissionRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_order_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ReturnAdmissionRequest) GetReservationId() string {
+	if x != nil {
+		return x.ReservationId
+	}
+	return ""
+}
+
+func (x *ReturnAdmissionRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *ReturnAdmissionRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReturnAdmissionRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ReturnAdmissionRequest) GetIncident() string {
+	if x != nil {
+		return x.Incident
+	}
+	return ""
+}
+
+func (x *ReturnAdmissionRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *ReturnAdmissionRequest) GetRejectedFor() Reason {
+	if x != nil {
+		return x.RejectedFor
+	}
+	return Reason_REASON_UNSPECIFIED
+}
+
+// ReturnAdmissionResponse holds what was given back.
+type ReturnAdmissionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Reservation.
+	ReservationId string `protobuf:"bytes,1,opt,name=reservation_id,json=reservationId,proto3" json:"reservation_id,omitempty"`
+	// REJECTED.
+	State RequestState `protobuf:"varint,2,opt,name=state,proto3,enum=cellquota.v1.RequestState" json:"state,omitempty"`
+	// Its reason.
+	RejectedFor Reason `protobuf:"varint,3,opt,name=rejected_for,json=rejectedFor,proto3,enum=cellquota.v1.Reason" json:"rejected_for,omitempty"`
+	// Units that go back to the mirror that admitted them, if it is still there.
+	Units int32 `protobuf:"varint,4,opt,name=units,proto3" json:"units,omitempty"`
+	// Unix milliseconds; 0: only checked.
+	EndedAtMs int64 `protobuf:"varint,5,opt,name=ended_at_ms,json=endedAtMs,proto3" json:"ended_at_ms,omitempty"`
+	// As asked.
+	OperationId   string `protobuf:"bytes,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnAdmissionResponse) Reset() {
+	*x = ReturnAdmissionResponse{}
+	mi := &file_cellquota_v1_order_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnAdmissionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnAdmissionResponse) ProtoMessage() {}
+
+func (x *ReturnAdmissionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_order_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnAdmissionResponse.ProtoReflect.Descriptor instead.
+func (*ReturnAdmissionResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_order_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ReturnAdmissionResponse) GetReservationId() string {
+	if x != nil {
+		return x.ReservationId
+	}
+	return ""
+}
+
+func (x *ReturnAdmissionResponse) GetState() RequestState {
+	if x != nil {
+		return x.State
+	}
+	return RequestState_REQUEST_STATE_UNSPECIFIED
+}
+
+func (x *ReturnAdmissionResponse) GetRejectedFor() Reason {
+	if x != nil {
+		return x.RejectedFor
+	}
+	return Reason_REASON_UNSPECIFIED
+}
+
+func (x *ReturnAdmissionResponse) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *ReturnAdmissionResponse) GetEndedAtMs() int64 {
+	if x != nil {
+		return x.EndedAtMs
+	}
+	return 0
+}
+
+func (x *ReturnAdmissionResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
 var File_cellquota_v1_order_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_order_proto_rawDesc = "" +
@@ -1090,13 +1445,40 @@ const file_cellquota_v1_order_proto_rawDesc = "" +
 	"\n" +
 	"payment_id\x18\x03 \x01(\tR\tpaymentId\x12?\n" +
 	"\rpayment_state\x18\x04 \x01(\x0e2\x1a.cellquota.v1.PaymentStateR\fpaymentState\x12!\n" +
-	"\foperation_id\x18\x05 \x01(\tR\voperationId*\xa7\x01\n" +
+	"\foperation_id\x18\x05 \x01(\tR\voperationId\"\xd4\x01\n" +
+	"\x19ReleaseReservationRequest\x12%\n" +
+	"\x0ereservation_id\x18\x01 \x01(\tR\rreservationId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x1a\n" +
+	"\bincident\x18\x05 \x01(\tR\bincident\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\"\xa4\x01\n" +
+	"\x1aReleaseReservationResponse\x12-\n" +
+	"\x05order\x18\x01 \x01(\v2\x17.cellquota.v1.OrderViewR\x05order\x12\x14\n" +
+	"\x05units\x18\x02 \x01(\x05R\x05units\x12\x1e\n" +
+	"\vended_at_ms\x18\x03 \x01(\x03R\tendedAtMs\x12!\n" +
+	"\foperation_id\x18\x04 \x01(\tR\voperationId\"\x8a\x02\n" +
+	"\x16ReturnAdmissionRequest\x12%\n" +
+	"\x0ereservation_id\x18\x01 \x01(\tR\rreservationId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x1a\n" +
+	"\bincident\x18\x05 \x01(\tR\bincident\x12#\n" +
+	"\rvalidate_only\x18\x06 \x01(\bR\fvalidateOnly\x127\n" +
+	"\frejected_for\x18\a \x01(\x0e2\x14.cellquota.v1.ReasonR\vrejectedFor\"\x84\x02\n" +
+	"\x17ReturnAdmissionResponse\x12%\n" +
+	"\x0ereservation_id\x18\x01 \x01(\tR\rreservationId\x120\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x1a.cellquota.v1.RequestStateR\x05state\x127\n" +
+	"\frejected_for\x18\x03 \x01(\x0e2\x14.cellquota.v1.ReasonR\vrejectedFor\x12\x14\n" +
+	"\x05units\x18\x04 \x01(\x05R\x05units\x12\x1e\n" +
+	"\vended_at_ms\x18\x05 \x01(\x03R\tendedAtMs\x12!\n" +
+	"\foperation_id\x18\x06 \x01(\tR\voperationId*\xa7\x01\n" +
 	"\x0eCallbackStatus\x12\x1f\n" +
 	"\x1bCALLBACK_STATUS_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CALLBACK_STATUS_SUCCEEDED\x10\x01\x12\x1a\n" +
 	"\x16CALLBACK_STATUS_FAILED\x10\x02\x12\x1b\n" +
 	"\x17CALLBACK_STATUS_PENDING\x10\x03\x12\x1c\n" +
-	"\x18CALLBACK_STATUS_REFUNDED\x10\x042\x98\x04\n" +
+	"\x18CALLBACK_STATUS_REFUNDED\x10\x042\xe1\x05\n" +
 	"\fOrderService\x12I\n" +
 	"\bGetOrder\x12\x1d.cellquota.v1.GetOrderRequest\x1a\x1e.cellquota.v1.GetOrderResponse\x12O\n" +
 	"\n" +
@@ -1104,7 +1486,9 @@ const file_cellquota_v1_order_proto_rawDesc = "" +
 	"\vCancelOrder\x12 .cellquota.v1.CancelOrderRequest\x1a!.cellquota.v1.CancelOrderResponse\x12U\n" +
 	"\fStartPayment\x12!.cellquota.v1.StartPaymentRequest\x1a\".cellquota.v1.StartPaymentResponse\x12m\n" +
 	"\x14ApplyPaymentCallback\x12).cellquota.v1.ApplyPaymentCallbackRequest\x1a*.cellquota.v1.ApplyPaymentCallbackResponse\x12R\n" +
-	"\vRefundOrder\x12 .cellquota.v1.RefundOrderRequest\x1a!.cellquota.v1.RefundOrderResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
+	"\vRefundOrder\x12 .cellquota.v1.RefundOrderRequest\x1a!.cellquota.v1.RefundOrderResponse\x12g\n" +
+	"\x12ReleaseReservation\x12'.cellquota.v1.ReleaseReservationRequest\x1a(.cellquota.v1.ReleaseReservationResponse\x12^\n" +
+	"\x0fReturnAdmission\x12$.cellquota.v1.ReturnAdmissionRequest\x1a%.cellquota.v1.ReturnAdmissionResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
 	file_cellquota_v1_order_proto_rawDescOnce sync.Once
@@ -1119,7 +1503,7 @@ func file_cellquota_v1_order_proto_rawDescGZIP() []byte {
 }
 
 var file_cellquota_v1_order_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cellquota_v1_order_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_cellquota_v1_order_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_cellquota_v1_order_proto_goTypes = []any{
 	(CallbackStatus)(0),                  // 0: cellquota.v1.CallbackStatus
 	(*OrderView)(nil),                    // 1: cellquota.v1.OrderView
@@ -1135,44 +1519,57 @@ var file_cellquota_v1_order_proto_goTypes = []any{
 	(*ApplyPaymentCallbackResponse)(nil), // 11: cellquota.v1.ApplyPaymentCallbackResponse
 	(*RefundOrderRequest)(nil),           // 12: cellquota.v1.RefundOrderRequest
 	(*RefundOrderResponse)(nil),          // 13: cellquota.v1.RefundOrderResponse
-	(*Money)(nil),                        // 14: cellquota.v1.Money
-	(OrderState)(0),                      // 15: cellquota.v1.OrderState
-	(Reason)(0),                          // 16: cellquota.v1.Reason
-	(PaymentState)(0),                    // 17: cellquota.v1.PaymentState
+	(*ReleaseReservationRequest)(nil),    // 14: cellquota.v1.ReleaseReservationRequest
+	(*ReleaseReservationResponse)(nil),   // 15: cellquota.v1.ReleaseReservationResponse
+	(*ReturnAdmissionRequest)(nil),       // 16: cellquota.v1.ReturnAdmissionRequest
+	(*ReturnAdmissionResponse)(nil),      // 17: cellquota.v1.ReturnAdmissionResponse
+	(*Money)(nil),                        // 18: cellquota.v1.Money
+	(OrderState)(0),                      // 19: cellquota.v1.OrderState
+	(Reason)(0),                          // 20: cellquota.v1.Reason
+	(PaymentState)(0),                    // 21: cellquota.v1.PaymentState
+	(RequestState)(0),                    // 22: cellquota.v1.RequestState
 }
 var file_cellquota_v1_order_proto_depIdxs = []int32{
-	14, // 0: cellquota.v1.OrderView.total:type_name -> cellquota.v1.Money
-	15, // 1: cellquota.v1.OrderView.state:type_name -> cellquota.v1.OrderState
-	16, // 2: cellquota.v1.OrderView.reason:type_name -> cellquota.v1.Reason
-	17, // 3: cellquota.v1.OrderView.payment_state:type_name -> cellquota.v1.PaymentState
+	18, // 0: cellquota.v1.OrderView.total:type_name -> cellquota.v1.Money
+	19, // 1: cellquota.v1.OrderView.state:type_name -> cellquota.v1.OrderState
+	20, // 2: cellquota.v1.OrderView.reason:type_name -> cellquota.v1.Reason
+	21, // 3: cellquota.v1.OrderView.payment_state:type_name -> cellquota.v1.PaymentState
 	1,  // 4: cellquota.v1.GetOrderResponse.order:type_name -> cellquota.v1.OrderView
 	1,  // 5: cellquota.v1.ListOrdersResponse.orders:type_name -> cellquota.v1.OrderView
 	1,  // 6: cellquota.v1.CancelOrderResponse.order:type_name -> cellquota.v1.OrderView
-	14, // 7: cellquota.v1.StartPaymentResponse.total:type_name -> cellquota.v1.Money
-	17, // 8: cellquota.v1.StartPaymentResponse.payment_state:type_name -> cellquota.v1.PaymentState
-	14, // 9: cellquota.v1.ApplyPaymentCallbackRequest.amount:type_name -> cellquota.v1.Money
+	18, // 7: cellquota.v1.StartPaymentResponse.total:type_name -> cellquota.v1.Money
+	21, // 8: cellquota.v1.StartPaymentResponse.payment_state:type_name -> cellquota.v1.PaymentState
+	18, // 9: cellquota.v1.ApplyPaymentCallbackRequest.amount:type_name -> cellquota.v1.Money
 	0,  // 10: cellquota.v1.ApplyPaymentCallbackRequest.status:type_name -> cellquota.v1.CallbackStatus
-	15, // 11: cellquota.v1.ApplyPaymentCallbackResponse.order_state:type_name -> cellquota.v1.OrderState
-	17, // 12: cellquota.v1.ApplyPaymentCallbackResponse.payment_state:type_name -> cellquota.v1.PaymentState
+	19, // 11: cellquota.v1.ApplyPaymentCallbackResponse.order_state:type_name -> cellquota.v1.OrderState
+	21, // 12: cellquota.v1.ApplyPaymentCallbackResponse.payment_state:type_name -> cellquota.v1.PaymentState
 	1,  // 13: cellquota.v1.RefundOrderResponse.order:type_name -> cellquota.v1.OrderView
-	17, // 14: cellquota.v1.RefundOrderResponse.payment_state:type_name -> cellquota.v1.PaymentState
-	2,  // 15: cellquota.v1.OrderService.GetOrder:input_type -> cellquota.v1.GetOrderRequest
-	4,  // 16: cellquota.v1.OrderService.ListOrders:input_type -> cellquota.v1.ListOrdersRequest
-	6,  // 17: cellquota.v1.OrderService.CancelOrder:input_type -> cellquota.v1.CancelOrderRequest
-	8,  // 18: cellquota.v1.OrderService.StartPayment:input_type -> cellquota.v1.StartPaymentRequest
-	10, // 19: cellquota.v1.OrderService.ApplyPaymentCallback:input_type -> cellquota.v1.ApplyPaymentCallbackRequest
-	12, // 20: cellquota.v1.OrderService.RefundOrder:input_type -> cellquota.v1.RefundOrderRequest
-	3,  // 21: cellquota.v1.OrderService.GetOrder:output_type -> cellquota.v1.GetOrderResponse
-	5,  // 22: cellquota.v1.OrderService.ListOrders:output_type -> cellquota.v1.ListOrdersResponse
-	7,  // 23: cellquota.v1.OrderService.CancelOrder:output_type -> cellquota.v1.CancelOrderResponse
-	9,  // 24: cellquota.v1.OrderService.StartPayment:output_type -> cellquota.v1.StartPaymentResponse
-	11, // 25: cellquota.v1.OrderService.ApplyPaymentCallback:output_type -> cellquota.v1.ApplyPaymentCallbackResponse
-	13, // 26: cellquota.v1.OrderService.RefundOrder:output_type -> cellquota.v1.RefundOrderResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	21, // 14: cellquota.v1.RefundOrderResponse.payment_state:type_name -> cellquota.v1.PaymentState
+	1,  // 15: cellquota.v1.ReleaseReservationResponse.order:type_name -> cellquota.v1.OrderView
+	20, // 16: cellquota.v1.ReturnAdmissionRequest.rejected_for:type_name -> cellquota.v1.Reason
+	22, // 17: cellquota.v1.ReturnAdmissionResponse.state:type_name -> cellquota.v1.RequestState
+	20, // 18: cellquota.v1.ReturnAdmissionResponse.rejected_for:type_name -> cellquota.v1.Reason
+	2,  // 19: cellquota.v1.OrderService.GetOrder:input_type -> cellquota.v1.GetOrderRequest
+	4,  // 20: cellquota.v1.OrderService.ListOrders:input_type -> cellquota.v1.ListOrdersRequest
+	6,  // 21: cellquota.v1.OrderService.CancelOrder:input_type -> cellquota.v1.CancelOrderRequest
+	8,  // 22: cellquota.v1.OrderService.StartPayment:input_type -> cellquota.v1.StartPaymentRequest
+	10, // 23: cellquota.v1.OrderService.ApplyPaymentCallback:input_type -> cellquota.v1.ApplyPaymentCallbackRequest
+	12, // 24: cellquota.v1.OrderService.RefundOrder:input_type -> cellquota.v1.RefundOrderRequest
+	14, // 25: cellquota.v1.OrderService.ReleaseReservation:input_type -> cellquota.v1.ReleaseReservationRequest
+	16, // 26: cellquota.v1.OrderService.ReturnAdmission:input_type -> cellquota.v1.ReturnAdmissionRequest
+	3,  // 27: cellquota.v1.OrderService.GetOrder:output_type -> cellquota.v1.GetOrderResponse
+	5,  // 28: cellquota.v1.OrderService.ListOrders:output_type -> cellquota.v1.ListOrdersResponse
+	7,  // 29: cellquota.v1.OrderService.CancelOrder:output_type -> cellquota.v1.CancelOrderResponse
+	9,  // 30: cellquota.v1.OrderService.StartPayment:output_type -> cellquota.v1.StartPaymentResponse
+	11, // 31: cellquota.v1.OrderService.ApplyPaymentCallback:output_type -> cellquota.v1.ApplyPaymentCallbackResponse
+	13, // 32: cellquota.v1.OrderService.RefundOrder:output_type -> cellquota.v1.RefundOrderResponse
+	15, // 33: cellquota.v1.OrderService.ReleaseReservation:output_type -> cellquota.v1.ReleaseReservationResponse
+	17, // 34: cellquota.v1.OrderService.ReturnAdmission:output_type -> cellquota.v1.ReturnAdmissionResponse
+	27, // [27:35] is the sub-list for method output_type
+	19, // [19:27] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_order_proto_init() }
@@ -1187,7 +1584,7 @@ func file_cellquota_v1_order_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_order_proto_rawDesc), len(file_cellquota_v1_order_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,8 @@ const (
 	OrderService_StartPayment_FullMethodName         = "/cellquota.v1.OrderService/StartPayment"
 	OrderService_ApplyPaymentCallback_FullMethodName = "/cellquota.v1.OrderService/ApplyPaymentCallback"
 	OrderService_RefundOrder_FullMethodName          = "/cellquota.v1.OrderService/RefundOrder"
+	OrderService_ReleaseReservation_FullMethodName   = "/cellquota.v1.OrderService/ReleaseReservation"
+	OrderService_ReturnAdmission_FullMethodName      = "/cellquota.v1.OrderService/ReturnAdmission"
 )
 
 // OrderServiceClient is the client API for OrderService service.
@@ -53,6 +55,17 @@ type OrderServiceClient interface {
 	// FAILED_PRECONDITION ORDER_NOT_PAID, REFUND_UNDER_WAY (under another id) or ORDER_REFUNDED;
 	// ALREADY_EXISTS REFUND_ID_USED when the id is another order's.
 	RefundOrder(ctx context.Context, in *RefundOrderRequest, opts ...grpc.CallOption) (*RefundOrderResponse, error)
+	// ReleaseReservation ends the MANUAL_REVIEW of an order whose payment channel stayed silent: the order
+	// is CLOSED (EXPIRED), its units are for sale again, and money that comes later is refunded. For
+	// operators and the control plane, as RefundOrder is. A repeat of the operation_id answers the same.
+	// FAILED_PRECONDITION NOT_IN_REVIEW (its metadata say what it is, and who ended it); NOT_FOUND
+	// RESERVATION_NOT_FOUND; ALREADY_EXISTS OPERATION_ID_USED.
+	ReleaseReservation(ctx context.Context, in *ReleaseReservationRequest, opts ...grpc.CallOption) (*ReleaseReservationResponse, error)
+	// ReturnAdmission ends the MANUAL_REVIEW of a message that was parked: its request is REJECTED with the
+	// given reason, exactly its units go back to the mirror that admitted it, and its user may try again
+	// under another request_id. Errors as ReleaseReservation; a message that left no row of its own is
+	// NOT_FOUND.
+	ReturnAdmission(ctx context.Context, in *ReturnAdmissionRequest, opts ...grpc.CallOption) (*ReturnAdmissionResponse, error)
 }
 
 type orderServiceClient struct {
@@ -123,6 +136,26 @@ func (c *orderServiceClient) RefundOrder(ctx context.Context, in *RefundOrderReq
 	return out, nil
 }
 
+func (c *orderServiceClient) ReleaseReservation(ctx context.Context, in *ReleaseReservationRequest, opts ...grpc.CallOption) (*ReleaseReservationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReleaseReservationResponse)
+	err := c.cc.Invoke(ctx, OrderService_ReleaseReservation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *orderServiceClient) ReturnAdmission(ctx context.Context, in *ReturnAdmissionRequest, opts ...grpc.CallOption) (*ReturnAdmissionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReturnAdmissionResponse)
+	err := c.cc.Invoke(ctx, OrderService_ReturnAdmission_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OrderServiceServer is the server API for OrderService service.
 // All implementations must embed UnimplementedOrderServiceServer
 // for forward compatibility.
@@ -149,6 +182,17 @@ type OrderServiceServer interface {
 	// FAILED_PRECONDITION ORDER_NOT_PAID, REFUND_UNDER_WAY (under another id) or ORDER_REFUNDED;
 	// ALREADY_EXISTS REFUND_ID_USED when the id is another order's.
 	RefundOrder(context.Context, *RefundOrderRequest) (*RefundOrderResponse, error)
+	// ReleaseReservation ends the MANUAL_REVIEW of an order whose payment channel stayed silent: the order
+	// is CLOSED (EXPIRED), its units are for sale again, and money that comes later is refunded. For
+	// operators and the control plane, as RefundOrder is. A repeat of the operation_id answers the same.
+	// FAILED_PRECONDITION NOT_IN_REVIEW (its metadata say what it is, and who ended it); NOT_FOUND
+	// RESERVATION_NOT_FOUND; ALREADY_EXISTS OPERATION_ID_USED.
+	ReleaseReservation(context.Context, *ReleaseReservationRequest) (*ReleaseReservationResponse, error)
+	// ReturnAdmission ends the MANUAL_REVIEW of a message that was parked: its request is REJECTED with the
+	// given reason, exactly its units go back to the mirror that admitted it, and its user may try again
+	// under another request_id. Errors as ReleaseReservation; a message that left no row of its own is
+	// NOT_FOUND.
+	ReturnAdmission(context.Context, *ReturnAdmissionRequest) (*ReturnAdmissionResponse, error)
 	mustEmbedUnimplementedOrderServiceServer()
 }
 
@@ -176,6 +220,12 @@ func (UnimplementedOrderServiceServer) ApplyPaymentCallback(context.Context, *Ap
 }
 func (UnimplementedOrderServiceServer) RefundOrder(context.Context, *RefundOrderRequest) (*RefundOrderResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RefundOrder not implemented")
+}
+func (UnimplementedOrderServiceServer) ReleaseReservation(context.Context, *ReleaseReservationRequest) (*ReleaseReservationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReleaseReservation not implemented")
+}
+func (UnimplementedOrderServiceServer) ReturnAdmission(context.Context, *ReturnAdmissionRequest) (*ReturnAdmissionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReturnAdmission not implemented")
 }
 func (UnimplementedOrderServiceServer) mustEmbedUnimplementedOrderServiceServer() {}
 func (UnimplementedOrderServiceServer) testEmbeddedByValue()                      {}
@@ -306,6 +356,42 @@ func _OrderService_RefundOrder_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OrderService_ReleaseReservation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReleaseReservationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrderServiceServer).ReleaseReservation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrderService_ReleaseReservation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrderServiceServer).ReleaseReservation(ctx, req.(*ReleaseReservationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OrderService_ReturnAdmission_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReturnAdmissionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrderServiceServer).ReturnAdmission(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrderService_ReturnAdmission_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrderServiceServer).ReturnAdmission(ctx, req.(*ReturnAdmissionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OrderService_ServiceDesc is the grpc.ServiceDesc for OrderService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -336,6 +422,14 @@ var OrderService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RefundOrder",
 			Handler:    _OrderService_RefundOrder_Handler,
+		},
+		{
+			MethodName: "ReleaseReservation",
+			Handler:    _OrderService_ReleaseReservation_Handler,
+		},
+		{
+			MethodName: "ReturnAdmission",
+			Handler:    _OrderService_ReturnAdmission_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
