@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/cellquota/cellquota/edge/identity"
@@ -37,12 +38,19 @@ func name(cfg *Config) error {
 	return nil
 }
 
-func verifier(ctx context.Context, cfg Identity, now clock.Clock, log *slog.Logger) (*identity.Verifier, error) {
+// verifier verifies identity tokens. keyFault says why it cannot yet; "" when it can.
+func verifier(group *lifecycle.Group, cfg Identity, now clock.Clock, log *slog.Logger, reg prometheus.Registerer) (v *identity.Verifier, keyFault func() string, err error) {
 	set := identity.Settings{Issuer: cfg.Issuer, Audience: cfg.Audience, Now: now.Now}
 	if cfg.SecretFile != "" {
-		return identity.NewHS256(set, cfg.SecretFile)
+		v, err = identity.NewHS256(set, cfg.SecretFile)
+		return v, func() string { return "" }, err
 	}
-	return identity.NewJWKS(ctx, set, cfg.JWKSURL, log)
+	keys, v, err := identity.NewJWKS(set, cfg.JWKSURL, now, log, reg)
+	if err != nil {
+		return nil, nil, err
+	}
+	group.Go("identity", keys.Run)
+	return v, keys.Fault, nil
 }
 
 // dialOptions are how this edge goes to cells and control plane.
@@ -98,11 +106,15 @@ func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings
 	return watcher, nil
 }
 
-// readiness is green once there are routes. A control plane that is gone, or a key file that cannot
+// readiness is green once there are routes, and keys to verify customers by. A control plane that is gone, or a key file that cannot
 // be read, is a reason to look at, but no reason to send customers elsewhere.
-func readiness(w *routes.Watcher, rings keyRings) telemetry.Ready {
+func readiness(w *routes.Watcher, rings keyRings, keyFault func() string) telemetry.Ready {
 	return func() (bool, map[string]string) {
 		faults := rings.faults()
+		if fault := keyFault(); fault != "" {
+			faults["identity"] = fault
+			return false, faults
+		}
 		switch {
 		case w.Snapshot() == nil:
 			faults["routes"] = "no snapshot from the control plane yet"

@@ -74,7 +74,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 		return nil, err
 	}
 	group.Go("keys", func(ctx context.Context) error { return rings.run(ctx, now, log) })
-	verifier, err := verifier(group.Context(), cfg.Identity, now, log)
+	verifier, keyFault, err := verifier(group, cfg.Identity, now, log, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(watcher, rings), level, telemetry.Options(cfg.Common, dial.TLS.HTTPS(), log)...)
+	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(watcher, rings, keyFault), level, telemetry.Options(cfg.Common, dial.TLS.HTTPS(), log)...)
 	if err != nil {
 		return nil, err
 	}

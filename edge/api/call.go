@@ -81,6 +81,8 @@ func (s *Server) identify(c *call) *problem {
 	case err == nil:
 		c.who = who
 		return nil
+	case errors.Is(err, identity.ErrNoKeys):
+		return at(atIdentity, NotReady)
 	case errors.Is(err, identity.ErrInvalid):
 		return at(atIdentity, InvalidArgument).field("", err.Error())
 	default:

@@ -1,7 +1,6 @@
 package identity_test
 
 import (
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -11,7 +10,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -24,6 +22,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/cellquota/cellquota/edge/identity"
+	"github.com/cellquota/cellquota/internal/clock"
 )
 
 var at = time.Unix(1_800_000_000, 0)
@@ -152,10 +151,7 @@ func TestJWKS(t *testing.T) {
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(jwks) }))
 	t.Cleanup(server.Close)
-	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop)
-	v, err := identity.NewJWKS(ctx, settings(), server.URL, slog.New(slog.DiscardHandler))
-	must(t, err)
+	_, v := jwksOf(t, server.URL, clock.System())
 	for name, row := range map[string]struct {
 		method jwt.SigningMethod
 		key    any

@@ -41,7 +41,7 @@ func newVerifier(s Settings, algorithms []string, key jwt.Keyfunc) (*Verifier, e
 	)}, nil
 }
 
-// Verify reads the value of an Authorization header. Errors are ErrUnauthenticated and ErrInvalid.
+// Verify reads the value of an Authorization header. Errors are ErrUnauthenticated, ErrInvalid and ErrNoKeys.
 func (v *Verifier) Verify(authorization string) (*Identity, error) {
 	token, ok := bearer(authorization)
 	if !ok {
@@ -49,6 +49,9 @@ func (v *Verifier) Verify(authorization string) (*Identity, error) {
 	}
 	var c claims
 	if _, err := v.parser.ParseWithClaims(token, &c, v.key); err != nil {
+		if errors.Is(err, ErrNoKeys) {
+			return nil, ErrNoKeys
+		}
 		return nil, errors.Join(ErrUnauthenticated, err)
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])

@@ -143,7 +143,9 @@ func TestMoves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cell := rapid.Custom(func(t *rapid.T) ids.CellID { return ids.CellID(fmt.Sprintf("cell-%d", rapid.IntRange(1, 4).Draw(t, "n"))) })
+		cell := rapid.Custom(func(t *rapid.T) ids.CellID {
+			return ids.CellID(fmt.Sprintf("cell-%d", rapid.IntRange(1, 4).Draw(t, "n")))
+		})
 		var moves []route.Move
 		moving, elsewhere := false, map[ids.CellID]bool{}
 		for range rapid.IntRange(0, 5).Draw(t, "moves") {
