@@ -126,7 +126,7 @@ func (p *parts) openShard(ctx context.Context, group *lifecycle.Group) error {
 		Cell: p.cell, DSN: dsn, MaxConns: p.cfg.Shard.MaxConns, LockTimeout: p.cfg.Shard.LockTimeout, StatementTimeout: p.cfg.Shard.StatementTimeout,
 		IdleInTransaction: p.cfg.Shard.IdleTimeout, HeartbeatGap: p.cfg.Shard.HeartbeatGap, Replicated: p.cfg.Shard.Replicated, Encrypted: !p.cfg.Dev,
 	}
-	deps := shard.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry, OnFenced: func(shard.Writer) { p.bell.Ring() }}
+	deps := shard.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry, OnFenced: func(shard.Writer) { p.bell.Ring() }, OnDoubt: func(shard.Doubt) { p.bell.Ring() }}
 	if err := p.awaitShard(ctx, cfg, deps); err != nil {
 		return err
 	}

@@ -211,7 +211,7 @@ func (p *parts) records(group *lifecycle.Group) (err error) {
 
 // leadership: what runs in one replica at a time.
 func (p *parts) leadership(group *lifecycle.Group) (err error) {
-	p.hub, err = link.New(link.Options{LeaseTTL: p.cfg.LeaseTTL, Registry: p.registry}, link.Deps{Store: p.store, View: p.view, Clock: p.clock, Log: p.log})
+	p.hub, err = link.New(link.Options{LeaseTTL: p.cfg.LeaseTTL, Registry: p.registry}, link.Deps{Store: p.store, View: p.view, Shards: p.fencer, Clock: p.clock, Log: p.log})
 	if err != nil {
 		return err
 	}

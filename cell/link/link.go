@@ -34,6 +34,9 @@ type Shard interface {
 	InstallRules(ctx context.Context, termCount int64, termID string, rules *pb.CampaignRules) (shard.RulesOutcome, error)
 	SetSwitch(ctx context.Context, termCount int64, termID string, in *pb.CellSwitch) error
 	ApplyAdjustment(ctx context.Context, a shard.Adjustment) (shard.AdjustmentResult, error)
+	Observe(ctx context.Context) (shard.Sight, error)
+	Doubt() shard.Doubt
+	Trust(seen shard.Sight) bool
 	RecordBookChange(ctx context.Context, termCount int64, termID string, campaign ids.CampaignID, sku ids.SKUID, record string) error
 }
 
@@ -115,11 +118,12 @@ type Deps struct {
 type Link struct {
 	cfg Config
 	Deps
-	next   int    // which replica comes next
-	hint   string // leader's address, from a refusal
-	barred int64  // fence version under which this process was refused
-	seen   int64  // fence version of the last Hello
-	silent int    // tries in a row that no leader answered
+	next   int         // which replica comes next
+	hint   string      // leader's address, from a refusal
+	barred int64       // fence version under which this process was refused
+	seen   int64       // fence version of the last Hello
+	shown  shard.Sight // what it showed of the shard
+	silent int         // tries in a row that no leader answered
 	unsent *results
 }
 

@@ -91,19 +91,21 @@ func (s *session) report(ctx context.Context) error {
 	tick := s.Clock.NewTicker(s.cfg.Report)
 	defer tick.Stop()
 	var tried time.Time
+	var seen observer
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C():
 		}
+		witness := s.observe(ctx, &seen)
 		now := s.Clock.Now()
 		if !s.reports.Load() && now.Sub(tried) < electEvery {
 			continue
 		}
 		tried = now
 		if s.elected(ctx) {
-			if err := s.reportUsage(ctx); err != nil {
+			if err := s.reportUsage(ctx, witness); err != nil {
 				return err
 			}
 		}
@@ -125,7 +127,7 @@ func (s *session) elected(ctx context.Context) bool {
 
 // reportUsage sends what changed; nothing changed is told too, by a report without usages: the control
 // plane takes what it was told before for current only as long as reports come.
-func (s *session) reportUsage(ctx context.Context) error {
+func (s *session) reportUsage(ctx context.Context, witness *pb.ShardWitness) error {
 	within, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	fence, stocks, err := s.facts(within)
@@ -137,14 +139,15 @@ func (s *session) reportUsage(ctx context.Context) error {
 	}
 	changed := s.usage.changed(fence.Version, s.usages(within, stocks))
 	now := s.Clock.Now()
-	if len(changed) == 0 && now.Sub(s.usage.at) < nothingEvery {
+	if len(changed) == 0 && witness == nil && now.Sub(s.usage.at) < nothingEvery {
 		return nil
 	}
 	s.usage.at = now
 	for _, part := range parts(changed) {
 		select {
-		case s.send <- &pb.LinkRequest{Kind: &pb.LinkRequest_Report{Report: &pb.Report{FenceVersion: fence.Version, Usages: part}}}:
+		case s.send <- &pb.LinkRequest{Kind: &pb.LinkRequest_Report{Report: &pb.Report{FenceVersion: fence.Version, Usages: part, Witness: witness}}}:
 			s.usage.sent(fence.Version, part)
+			witness = nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

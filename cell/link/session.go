@@ -63,6 +63,9 @@ func (l *Link) session(parent context.Context, client pb.CellLinkServiceClient) 
 	if !unregistered() {
 		return parent.Err()
 	}
+	if !l.Shard.Trust(l.shown) {
+		return errOutdated // the shard changed behind the hello
+	}
 	l.welcome(ctx, welcome, began)
 	s := &session{
 		Link: l, stream: stream, stop: parent.Done(), work: make(chan *pb.LinkResponse, queued), send: make(chan *pb.LinkRequest),
@@ -84,6 +87,14 @@ func (l *Link) session(parent context.Context, client pb.CellLinkServiceClient) 
 func (l *Link) hello(ctx context.Context) (*pb.Hello, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
 	defer cancel()
+	var err error
+	if l.shown, err = l.Shard.Observe(ctx); err != nil {
+		return nil, fmt.Errorf("read how far the shard came: %w", err)
+	}
+	witness, err := witnessOf(l.shown)
+	if err != nil {
+		return nil, err
+	}
 	fence, err := l.Shard.ReadFence(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read the fence row: %w", err)
@@ -100,12 +111,16 @@ func (l *Link) hello(ctx context.Context) (*pb.Hello, error) {
 	}
 	l.Standing.SawFence(fence)
 	l.seen = fence.Version
-	return &pb.Hello{
+	hello := &pb.Hello{
 		CellId: string(l.cfg.Cell), InstanceId: l.cfg.Instance, InstanceGroup: l.cfg.Group, AdvertiseAddress: l.cfg.Advertise,
 		Roles: l.cfg.Roles, ProgramVersion: telemetry.Version(), FenceVersion: fence.Version, FenceState: fenceState(fence.State),
 		Term: &pb.Term{Count: fence.TermCount, Id: fence.TermID}, ShardIdentity: identity, Reporter: reporter,
-		FenceInstanceGroup: fence.InstanceGroup,
-	}, nil
+		FenceInstanceGroup: fence.InstanceGroup, Witness: witness,
+	}
+	if doubt := l.Shard.Doubt(); doubt.Lacks {
+		hello.Lacks, hello.LacksVersion = doubt.Why, doubt.Version
+	}
+	return hello, nil
 }
 
 func fenceState(s shard.FenceState) pb.FenceState {

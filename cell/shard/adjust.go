@@ -211,6 +211,7 @@ func (t tx) decide(ctx context.Context, a Adjustment, stock StockFacts) (Adjustm
 	if err != nil {
 		return AdjustmentResult{}, err
 	}
+	t.marks[skuKey{a.Campaign, a.SKU}] = after.Version
 	return AdjustmentResult{Outcome: outcome, Stock: after}, t.leave(ctx, a.effect(outcome, delta, after.Version))
 }
 

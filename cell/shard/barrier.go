@@ -118,7 +118,7 @@ func (t tx) parkRequest(ctx context.Context, from Position, m *Message) error {
 	if err != nil {
 		return err
 	}
-	nested := tx{Tx: inner, writer: t.writer}
+	nested := tx{Tx: inner, writer: t.writer, marks: t.marks}
 	if err := nested.writeParked(ctx, from, m); err != nil {
 		if rollback := inner.Rollback(ctx); rollback != nil {
 			return rollback

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -116,6 +117,7 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	maps.Copy(r.tx.marks, f.versions)
 	return r.store.completeRules(ctx, r.tx, f.rules)
 }
 

@@ -51,6 +51,9 @@ func (r *batchRun) queueDecisions(w *writes, source string) error {
 		if err != nil {
 			return err
 		}
+		for _, e := range m {
+			r.tx.marks[skuKey{e.campaign, e.sku}]++
+		}
 		w.queue("ledger entries", orders, "stock_move", m.args(r.tx.writer.FenceVersion, source, "cell")...)
 		w.queue("orders", orders, "batch_orders_insert", args...)
 	}

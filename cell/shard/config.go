@@ -46,6 +46,9 @@ type Deps struct {
 	// OnFenced, when set, is called once for each writer that the shard refused, after it was
 	// dropped. It must not block and must not call the store.
 	OnFenced func(Writer)
+	// OnDoubt, when set, is called once when the shard shows less than this process saw, or another
+	// history; the writer was dropped. It must not block and must not call the store.
+	OnDoubt func(Doubt)
 }
 
 const (

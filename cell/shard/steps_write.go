@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -81,6 +82,7 @@ func (r *stepRun) write(ctx context.Context) error {
 	}
 	queue("ledger entries", len(m), "stock_move", m.args(r.tx.writer.FenceVersion, r.source, r.actor)...)
 	out := append(r.effects(m, versions), r.refundEvents()...)
+	maps.Copy(r.tx.marks, versions)
 	rows, err := outArgs(out)
 	if err != nil {
 		return err

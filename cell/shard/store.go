@@ -27,6 +27,8 @@ type Store struct {
 	log     *slog.Logger
 	metrics *metrics
 	fenced  func(Writer)
+	doubted func(Doubt)
+	memory  memory
 
 	// keepsRefunds: the schema has the table of refunds (step 2). A program on the step before records
 	// what is to be refunded with the payment alone; the refund loop of a later one takes it up.
@@ -64,14 +66,16 @@ func Open(ctx context.Context, cfg Config, deps Deps) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s := &Store{
+		cfg: cfg, clock: deps.Clock, log: deps.Logger, fenced: deps.OnFenced, doubted: deps.OnDoubt,
+		commit: func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
+	}
+	pc.AfterConnect = s.greet
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("shard pool: %w", err)
 	}
-	s := &Store{
-		cfg: cfg, pool: pool, clock: deps.Clock, log: deps.Logger, fenced: deps.OnFenced,
-		commit: func(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) },
-	}
+	s.pool = pool
 	if s.metrics, err = newMetrics(deps.Registry, pool); err != nil {
 		pool.Close()
 		return nil, err

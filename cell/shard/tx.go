@@ -26,6 +26,8 @@ const (
 type tx struct {
 	pgx.Tx
 	writer Writer
+	// marks are the versions of the stock rows that this transaction locked, as it leaves them.
+	marks map[skuKey]int64
 }
 
 // send runs a batch and hands its results to read. Results that read leaves are still checked. The
@@ -94,18 +96,25 @@ func (s *Store) attempt(ctx context.Context, w Writer, n need, fn func(context.C
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	defer conn.Release() // a connection that is not idle is closed by the pool
+	if err := s.trusted(ctx, conn.Conn()); err != nil {
+		return err
+	}
 	begun, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return err
 	}
-	t := tx{Tx: begun, writer: w}
-	if err := errors.Join(t.enter(ctx, n)); err != nil {
+	t := tx{Tx: begun, writer: w, marks: map[skuKey]int64{}}
+	if err := t.enter(ctx, n); err != nil {
 		return rolledBack(ctx, begun, err)
 	}
 	if err := fn(ctx, t); err != nil {
 		return rolledBack(ctx, begun, err)
 	}
-	return s.commitOrUnknown(ctx, conn.Conn().PgConn(), begun)
+	if err := s.commitOrUnknown(ctx, conn.Conn().PgConn(), begun); err != nil {
+		return err
+	}
+	s.memory.committed(t.marks)
+	return nil
 }
 
 // enter takes the shared lock and then, in the next statement, requires the fence. Both travel

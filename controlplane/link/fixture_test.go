@@ -35,6 +35,7 @@ type replica struct {
 	store    *store.Store
 	view     *view.View
 	hub      *link.Hub
+	shards   *looked
 	registry *prometheus.Registry
 	conn     pb.CellLinkServiceClient
 	leader   core.Leader
@@ -44,7 +45,7 @@ type replica struct {
 
 func newReplica(t testing.TB, o link.Options) *replica {
 	t.Helper()
-	r := &replica{t: t, etcd: testkit.Etcd(t, 1), registry: prometheus.NewRegistry(), events: newEvents()}
+	r := &replica{t: t, etcd: testkit.Etcd(t, 1), registry: prometheus.NewRegistry(), events: newEvents(), shards: &looked{}}
 	r.client = r.etcd.Client(t)
 	var err error
 	if r.store, err = store.Open(store.Config{Endpoints: r.etcd.Endpoints(), Prefix: "/cellquota", Timeout: time.Second}, store.Deps{Clock: clock.System()}); err != nil {
@@ -62,7 +63,7 @@ func newReplica(t testing.TB, o link.Options) *replica {
 	if o.LeaseTTL == 0 {
 		o.LeaseTTL = time.Second
 	}
-	if r.hub, err = link.New(o, link.Deps{Store: r.store, View: r.view, Clock: clock.System()}); err != nil {
+	if r.hub, err = link.New(o, link.Deps{Store: r.store, View: r.view, Shards: r.shards, Clock: clock.System()}); err != nil {
 		t.Fatal(err)
 	}
 	r.serve()

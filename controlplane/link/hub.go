@@ -43,8 +43,10 @@ type Options struct {
 type Deps struct {
 	Store Store
 	View  View
-	Clock clock.Clock
-	Log   *slog.Logger
+	// Shards is asked about a shard that does not show what was seen of it.
+	Shards Shards
+	Clock  clock.Clock
+	Log    *slog.Logger
 }
 
 // Hub holds the streams of the leadership under way. Safe for concurrent use.
@@ -111,6 +113,7 @@ func (h *Hub) Lead(ctx context.Context, leader core.Leader, events Events) error
 	h.reign = r
 	h.mu.Unlock()
 	r.wg.Go(func() { h.watch(r) })
+	r.wg.Go(func() { h.write(r) })
 	<-ctx.Done()
 	h.mu.Lock()
 	h.reign = nil

@@ -107,7 +107,18 @@ func (s *stream) register() (*pb.Refusal, error) {
 	// Asked before a lease is granted, so that a refused process costs etcd nothing.
 	cell, err := s.hub.Store.Cell(s.ctx, s.cell)
 	if err == nil {
-		if refusal := judge(s.hello, s.reign.leader.Term, cell); refusal != nil && refusal.GetCode() != pb.RefusalCode_REFUSAL_CODE_RESTORED {
+		refusal := judge(s.hello, s.reign.leader.Term, cell)
+		switch {
+		case refusal.GetCode() == pb.RefusalCode_REFUSAL_CODE_REGRESSED && cell.State.MayRegister(), refusal == nil:
+			behind, err := s.history(s.ctx, cell)
+			if err != nil {
+				return s.refusalOf(err)
+			}
+			if behind != nil {
+				return behind, nil
+			}
+		}
+		if refusal != nil && refusal.GetCode() != pb.RefusalCode_REFUSAL_CODE_RESTORED {
 			return refusal, nil // RESTORED is said only by who certainly leads: see takeLease
 		}
 		err = s.takeLease()

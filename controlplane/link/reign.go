@@ -9,6 +9,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/planner"
+	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/ids"
 )
 
@@ -33,6 +34,9 @@ type cellDesk struct {
 	// told before over that stream still stood then.
 	confirmed   time.Time
 	confirmedBy uint64
+	// seen is the highest that was seen of its shard; unwritten: not in etcd yet.
+	seen      fencing.Witness
+	unwritten bool
 }
 
 func newReign(ctx context.Context, leader core.Leader, events Events) *reign {

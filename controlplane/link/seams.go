@@ -7,6 +7,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/controlplane/view"
+	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/internal/ids"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -19,6 +20,15 @@ type Store interface {
 	KeepLease(ctx context.Context, lease int64) (time.Duration, error)
 	RevokeLease(ctx context.Context, lease int64) error
 	Register(ctx context.Context, leader core.Leader, in core.Instance, decide func(core.Cell) error) (core.Cell, error)
+	Witness(ctx context.Context, cell ids.CellID) (fencing.Witness, bool, error)
+	RaiseWitness(ctx context.Context, leader core.Leader, cell ids.CellID, seen fencing.Witness) error
+	Regress(ctx context.Context, leader core.Leader, cell ids.CellID, why string) (core.Cell, error)
+}
+
+// Shards reads a shard past its cell's processes.
+type Shards interface {
+	// Look reads how far the shard came; nothing that was committed before the call is missing in it.
+	Look(ctx context.Context, cell core.CellSpec) (fencing.Witness, error)
 }
 
 // View is the mirror of etcd. view.View implements it.

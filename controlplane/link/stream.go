@@ -141,7 +141,11 @@ func (s *stream) take(m *pb.LinkRequest) {
 	case *pb.LinkRequest_KeepAlive:
 		s.beat(kind.KeepAlive)
 	case *pb.LinkRequest_Report:
-		if s.reign.isReporter(s) && s.reign.report(s, kind.Report, s.hub.Clock.Now()) {
+		if !s.reign.isReporter(s) {
+			return
+		}
+		s.reign.reportedWitness(s, kind.Report.GetWitness())
+		if s.reign.report(s, kind.Report, s.hub.Clock.Now()) {
 			s.reign.events.OnReport(s.cell)
 		}
 	case *pb.LinkRequest_CampaignAck:

@@ -55,6 +55,21 @@ func (f Files) Fencer(ctx context.Context, spec core.CellSpec) (*fencer.Fencer, 
 	return fencer.Open(ctx, strings.TrimSpace(string(dsn)), fencer.Options{LockWait: f.LockTimeout, Encrypted: f.Encrypted})
 }
 
+// lookWithin bounds one look at a shard for a hello.
+const lookWithin = 5 * time.Second
+
+// Look reads how far a cell's shard came. fencer.ErrUnreachable. It implements link.Shards.
+func (f Files) Look(ctx context.Context, spec core.CellSpec) (fencing.Witness, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	shard, err := f.Fencer(ctx, spec)
+	if err != nil {
+		return fencing.Witness{}, err
+	}
+	defer func() { _ = shard.Close(context.WithoutCancel(ctx)) }()
+	return shard.Witness(ctx)
+}
+
 // Install writes a new cell's fence row and gives the version that stands; a
 // repeat changes nothing. Errors are sentinels of rpcstatus.
 func (f Files) Install(ctx context.Context, spec core.CellSpec) (int64, error) {

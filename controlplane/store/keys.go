@@ -35,6 +35,7 @@ import (
 //	/restored                   Restored; present: etcd lost its past
 //	/cluster                    Cluster, the etcd these records were made in, and the last recovery
 //	/tombstones/CAMPAIGN        Tombstone
+//	/witnesses/CELL             Witness, the highest that was seen of its shard. Not mirrored
 //	/compared                   TermRecord, the last term under which every shard was compared
 //	/audit/TIME-ID              AuditEvent; TIME sorts
 //
@@ -69,6 +70,7 @@ const (
 	KindReplica                   // core.Replica
 	KindCompared                  // not mirrored; the view notes that it came
 	KindProofPart                 // core.Proof, a part
+	KindWitness                   // fencing.Witness; not mirrored
 )
 
 // rooms are the folders (or single keys) of each kind.
@@ -77,7 +79,7 @@ var rooms = map[Kind]string{
 	KindRecord: "/journal/", KindProof: "/proofs/", KindStock: "/stock/", KindOperation: "/operations/",
 	KindLeader: "/leader", KindTerm: "/term", KindKey: "/keys/", KindAudit: "/audit/", KindApproval: "/approvals/", KindToken: "/tokens/", KindRefusal: "/refusals/", KindArchive: "/archive/",
 	KindRestored: "/restored", KindCluster: "/cluster", KindCompared: "/compared", KindReplica: "/replicas/",
-	KindTombstone: "/tombstones/", KindProofPart: "/proofparts/",
+	KindTombstone: "/tombstones/", KindProofPart: "/proofparts/", KindWitness: "/witnesses/",
 }
 
 // Mirrored tells whether the view keeps the kind.

@@ -70,10 +70,10 @@ func TestEtcdKeys(t *testing.T) {
 		documented[folder] = true
 	}
 	same(t, page, "folder", documented, folders)
-	protos := r.read(t, "proto/cellquota/store/v1/store.proto")
+	protos := r.read(t, "proto/cellquota/store/v1/store.proto") + r.read(t, "proto/cellquota/store/v1/witness.proto")
 	for _, m := range regexp.MustCompile("(?m)^\\| `/[^|]*\\| `([A-Za-z]+)`").FindAllStringSubmatch(r.read(t, page), -1) {
 		if !strings.Contains(protos, "\nmessage "+m[1]+" {") {
-			t.Errorf("%s names the message %s, which store.proto does not have", page, m[1])
+			t.Errorf("%s names the message %s, which proto/cellquota/store/v1 does not have", page, m[1])
 		}
 	}
 }

@@ -27,6 +27,9 @@ BEGIN
     IF to_regclass('cellquota.cell_switch') IS NOT NULL THEN -- from step 2
       GRANT EXECUTE ON FUNCTION cellquota.set_cell_switch(boolean, bigint, text) TO cellquota_app;
     END IF;
+    IF to_regprocedure('cellquota.witness()') IS NOT NULL THEN -- from step 6
+      GRANT EXECUTE ON FUNCTION cellquota.witness() TO cellquota_app;
+    END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_fencer') THEN
     GRANT USAGE ON SCHEMA cellquota TO cellquota_fencer;
@@ -40,6 +43,9 @@ BEGIN
         cellquota.import_buyers(text, text, text, int, int, bigint, text[], text[], boolean, text[], text[], text[], text[], bytea[]),
         cellquota.import_requests(text, text, text, int, int, bigint, text[], text[], boolean, text[], text[], text[], text[], int[], text[], text[], text[]),
         cellquota.open_buckets(text, text, text, int, int, bigint) TO cellquota_fencer;
+    END IF;
+    IF to_regprocedure('cellquota.witness()') IS NOT NULL THEN -- from step 6
+      GRANT EXECUTE ON FUNCTION cellquota.witness() TO cellquota_fencer;
     END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_reader') THEN

@@ -27,7 +27,7 @@ func (p *Proxy) serve(near net.Conn) {
 		return
 	}
 	defer p.drop(near)
-	far, err := net.Dial("tcp", p.upstream)
+	far, err := net.Dial("tcp", p.target())
 	if err != nil {
 		return
 	}
@@ -39,6 +39,12 @@ func (p *Proxy) serve(near net.Conn) {
 	both.Go(func() { p.pump(near, near, far, ToServer) })
 	both.Go(func() { p.pump(near, far, near, ToClient) })
 	both.Wait()
+}
+
+func (p *Proxy) target() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.upstream
 }
 
 // admit remembers a connection to hurt; false while the wire is broken.

@@ -55,6 +55,17 @@ func New(t testing.TB, upstream string) *Proxy {
 // Addr is where clients reach the server through the wire, host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
+// Lead sends the connections that follow to another server, as a name or an address that moved does;
+// those that are there end.
+func (p *Proxy) Lead(upstream string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.upstream = upstream
+	for near := range p.conns {
+		p.cut(near)
+	}
+}
+
 // Accepted counts the connections that were made, refused ones not among them.
 func (p *Proxy) Accepted() int {
 	p.mu.Lock()

@@ -272,8 +272,14 @@ type Hello struct {
 	Reporter bool `protobuf:"varint,11,opt,name=reporter,proto3" json:"reporter,omitempty"`
 	// The fence row's instance group.
 	FenceInstanceGroup string `protobuf:"bytes,12,opt,name=fence_instance_group,json=fenceInstanceGroup,proto3" json:"fence_instance_group,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How far the shard came, as read for this hello; absent where its schema is older than step 6.
+	Witness *ShardWitness `protobuf:"bytes,13,opt,name=witness,proto3" json:"witness,omitempty"`
+	// What the shard lacks of what this process saw after a commit, in words; empty: nothing.
+	Lacks string `protobuf:"bytes,14,opt,name=lacks,proto3" json:"lacks,omitempty"`
+	// Fence version at which the process saw it.
+	LacksVersion  int64 `protobuf:"varint,15,opt,name=lacks_version,json=lacksVersion,proto3" json:"lacks_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -390,6 +396,27 @@ func (x *Hello) GetFenceInstanceGroup() string {
 	return ""
 }
 
+func (x *Hello) GetWitness() *ShardWitness {
+	if x != nil {
+		return x.Witness
+	}
+	return nil
+}
+
+func (x *Hello) GetLacks() string {
+	if x != nil {
+		return x.Lacks
+	}
+	return ""
+}
+
+func (x *Hello) GetLacksVersion() int64 {
+	if x != nil {
+		return x.LacksVersion
+	}
+	return 0
+}
+
 // KeepAlive keeps the instance's lease.
 type KeepAlive struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -469,7 +496,9 @@ type Report struct {
 	// Fence version of the facts.
 	FenceVersion int64 `protobuf:"varint,1,opt,name=fence_version,json=fenceVersion,proto3" json:"fence_version,omitempty"`
 	// Changed SKUs; what was told before over this stream and is not named still stands.
-	Usages        []*UsageReport `protobuf:"bytes,2,rep,name=usages,proto3" json:"usages,omitempty"`
+	Usages []*UsageReport `protobuf:"bytes,2,rep,name=usages,proto3" json:"usages,omitempty"`
+	// How far the shard came, as read after a commit; at most about once a second, when it changed.
+	Witness       *ShardWitness `protobuf:"bytes,3,opt,name=witness,proto3" json:"witness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -514,6 +543,13 @@ func (x *Report) GetFenceVersion() int64 {
 func (x *Report) GetUsages() []*UsageReport {
 	if x != nil {
 		return x.Usages
+	}
+	return nil
+}
+
+func (x *Report) GetWitness() *ShardWitness {
+	if x != nil {
+		return x.Witness
 	}
 	return nil
 }
@@ -1830,7 +1866,7 @@ var File_cellquota_v1_cell_link_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccellquota/v1/cell_link.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\"\xf5\x02\n" +
+	"\x1ccellquota/v1/cell_link.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1bcellquota/v1/recovery.proto\"\xf5\x02\n" +
 	"\vLinkRequest\x12+\n" +
 	"\x05hello\x18\x01 \x01(\v2\x13.cellquota.v1.HelloH\x00R\x05hello\x128\n" +
 	"\n" +
@@ -1840,7 +1876,7 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\fcampaign_ack\x18\x05 \x01(\v2\x19.cellquota.v1.CampaignAckH\x00R\vcampaignAck\x12;\n" +
 	"\vterm_raised\x18\x06 \x01(\v2\x18.cellquota.v1.TermRaisedH\x00R\n" +
 	"termRaisedB\x06\n" +
-	"\x04kind\"\xd1\x03\n" +
+	"\x04kind\"\xc2\x04\n" +
 	"\x05Hello\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
@@ -1856,15 +1892,19 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\x0eshard_identity\x18\n" +
 	" \x01(\tR\rshardIdentity\x12\x1a\n" +
 	"\breporter\x18\v \x01(\bR\breporter\x120\n" +
-	"\x14fence_instance_group\x18\f \x01(\tR\x12fenceInstanceGroup\"o\n" +
+	"\x14fence_instance_group\x18\f \x01(\tR\x12fenceInstanceGroup\x124\n" +
+	"\awitness\x18\r \x01(\v2\x1a.cellquota.v1.ShardWitnessR\awitness\x12\x14\n" +
+	"\x05lacks\x18\x0e \x01(\tR\x05lacks\x12#\n" +
+	"\rlacks_version\x18\x0f \x01(\x03R\flacksVersion\"o\n" +
 	"\tKeepAlive\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x1a\n" +
 	"\breporter\x18\x02 \x01(\bR\breporter\x12\x16\n" +
 	"\x06faults\x18\x03 \x03(\tR\x06faults\x12\x12\n" +
-	"\x04keys\x18\x04 \x03(\tR\x04keys\"`\n" +
+	"\x04keys\x18\x04 \x03(\tR\x04keys\"\x96\x01\n" +
 	"\x06Report\x12#\n" +
 	"\rfence_version\x18\x01 \x01(\x03R\ffenceVersion\x121\n" +
-	"\x06usages\x18\x02 \x03(\v2\x19.cellquota.v1.UsageReportR\x06usages\"\xe9\x01\n" +
+	"\x06usages\x18\x02 \x03(\v2\x19.cellquota.v1.UsageReportR\x06usages\x124\n" +
+	"\awitness\x18\x03 \x01(\v2\x1a.cellquota.v1.ShardWitnessR\awitness\"\xe9\x01\n" +
 	"\vUsageReport\x12.\n" +
 	"\x05stock\x18\x01 \x01(\v2\x18.cellquota.v1.StockFactsR\x05stock\x12\x1a\n" +
 	"\badmitted\x18\x02 \x01(\x03R\badmitted\x12*\n" +
@@ -2017,15 +2057,16 @@ var file_cellquota_v1_cell_link_proto_goTypes = []any{
 	(*BookNotice)(nil),      // 20: cellquota.v1.BookNotice
 	(FenceState)(0),         // 21: cellquota.v1.FenceState
 	(*Term)(nil),            // 22: cellquota.v1.Term
-	(*StockFacts)(nil),      // 23: cellquota.v1.StockFacts
-	(GateState)(0),          // 24: cellquota.v1.GateState
-	(AdjustmentOutcome)(0),  // 25: cellquota.v1.AdjustmentOutcome
-	(CellState)(0),          // 26: cellquota.v1.CellState
-	(*KeyInfo)(nil),         // 27: cellquota.v1.KeyInfo
-	(*CampaignSpec)(nil),    // 28: cellquota.v1.CampaignSpec
-	(CampaignState)(0),      // 29: cellquota.v1.CampaignState
-	(*BucketRange)(nil),     // 30: cellquota.v1.BucketRange
-	(AdjustmentKind)(0),     // 31: cellquota.v1.AdjustmentKind
+	(*ShardWitness)(nil),    // 23: cellquota.v1.ShardWitness
+	(*StockFacts)(nil),      // 24: cellquota.v1.StockFacts
+	(GateState)(0),          // 25: cellquota.v1.GateState
+	(AdjustmentOutcome)(0),  // 26: cellquota.v1.AdjustmentOutcome
+	(CellState)(0),          // 27: cellquota.v1.CellState
+	(*KeyInfo)(nil),         // 28: cellquota.v1.KeyInfo
+	(*CampaignSpec)(nil),    // 29: cellquota.v1.CampaignSpec
+	(CampaignState)(0),      // 30: cellquota.v1.CampaignState
+	(*BucketRange)(nil),     // 31: cellquota.v1.BucketRange
+	(AdjustmentKind)(0),     // 32: cellquota.v1.AdjustmentKind
 }
 var file_cellquota_v1_cell_link_proto_depIdxs = []int32{
 	2,  // 0: cellquota.v1.LinkRequest.hello:type_name -> cellquota.v1.Hello
@@ -2036,43 +2077,45 @@ var file_cellquota_v1_cell_link_proto_depIdxs = []int32{
 	8,  // 5: cellquota.v1.LinkRequest.term_raised:type_name -> cellquota.v1.TermRaised
 	21, // 6: cellquota.v1.Hello.fence_state:type_name -> cellquota.v1.FenceState
 	22, // 7: cellquota.v1.Hello.term:type_name -> cellquota.v1.Term
-	5,  // 8: cellquota.v1.Report.usages:type_name -> cellquota.v1.UsageReport
-	23, // 9: cellquota.v1.UsageReport.stock:type_name -> cellquota.v1.StockFacts
-	24, // 10: cellquota.v1.UsageReport.gate:type_name -> cellquota.v1.GateState
-	25, // 11: cellquota.v1.DirectiveResult.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	23, // 12: cellquota.v1.DirectiveResult.stock:type_name -> cellquota.v1.StockFacts
-	22, // 13: cellquota.v1.TermRaised.term:type_name -> cellquota.v1.Term
-	23, // 14: cellquota.v1.TermRaised.stocks:type_name -> cellquota.v1.StockFacts
-	21, // 15: cellquota.v1.TermRaised.fence_state:type_name -> cellquota.v1.FenceState
-	10, // 16: cellquota.v1.LinkResponse.welcome:type_name -> cellquota.v1.Welcome
-	11, // 17: cellquota.v1.LinkResponse.refusal:type_name -> cellquota.v1.Refusal
-	12, // 18: cellquota.v1.LinkResponse.keep_alive_ack:type_name -> cellquota.v1.KeepAliveAck
-	15, // 19: cellquota.v1.LinkResponse.directive:type_name -> cellquota.v1.Directive
-	13, // 20: cellquota.v1.LinkResponse.raise_term:type_name -> cellquota.v1.RaiseTerm
-	14, // 21: cellquota.v1.LinkResponse.key_states:type_name -> cellquota.v1.KeyStates
-	22, // 22: cellquota.v1.Welcome.term:type_name -> cellquota.v1.Term
-	26, // 23: cellquota.v1.Welcome.cell_state:type_name -> cellquota.v1.CellState
-	0,  // 24: cellquota.v1.Refusal.code:type_name -> cellquota.v1.RefusalCode
-	26, // 25: cellquota.v1.KeepAliveAck.cell_state:type_name -> cellquota.v1.CellState
-	22, // 26: cellquota.v1.RaiseTerm.term:type_name -> cellquota.v1.Term
-	27, // 27: cellquota.v1.KeyStates.keys:type_name -> cellquota.v1.KeyInfo
-	22, // 28: cellquota.v1.Directive.term:type_name -> cellquota.v1.Term
-	16, // 29: cellquota.v1.Directive.rules:type_name -> cellquota.v1.CampaignRules
-	19, // 30: cellquota.v1.Directive.adjustment:type_name -> cellquota.v1.AdjustmentOrder
-	20, // 31: cellquota.v1.Directive.book_notice:type_name -> cellquota.v1.BookNotice
-	17, // 32: cellquota.v1.Directive.cell_switch:type_name -> cellquota.v1.CellSwitch
-	28, // 33: cellquota.v1.CampaignRules.spec:type_name -> cellquota.v1.CampaignSpec
-	29, // 34: cellquota.v1.CampaignRules.state:type_name -> cellquota.v1.CampaignState
-	18, // 35: cellquota.v1.CampaignRules.buckets:type_name -> cellquota.v1.DomainBuckets
-	30, // 36: cellquota.v1.DomainBuckets.ranges:type_name -> cellquota.v1.BucketRange
-	31, // 37: cellquota.v1.AdjustmentOrder.kind:type_name -> cellquota.v1.AdjustmentKind
-	1,  // 38: cellquota.v1.CellLinkService.Link:input_type -> cellquota.v1.LinkRequest
-	9,  // 39: cellquota.v1.CellLinkService.Link:output_type -> cellquota.v1.LinkResponse
-	39, // [39:40] is the sub-list for method output_type
-	38, // [38:39] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	23, // 8: cellquota.v1.Hello.witness:type_name -> cellquota.v1.ShardWitness
+	5,  // 9: cellquota.v1.Report.usages:type_name -> cellquota.v1.UsageReport
+	23, // 10: cellquota.v1.Report.witness:type_name -> cellquota.v1.ShardWitness
+	24, // 11: cellquota.v1.UsageReport.stock:type_name -> cellquota.v1.StockFacts
+	25, // 12: cellquota.v1.UsageReport.gate:type_name -> cellquota.v1.GateState
+	26, // 13: cellquota.v1.DirectiveResult.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	24, // 14: cellquota.v1.DirectiveResult.stock:type_name -> cellquota.v1.StockFacts
+	22, // 15: cellquota.v1.TermRaised.term:type_name -> cellquota.v1.Term
+	24, // 16: cellquota.v1.TermRaised.stocks:type_name -> cellquota.v1.StockFacts
+	21, // 17: cellquota.v1.TermRaised.fence_state:type_name -> cellquota.v1.FenceState
+	10, // 18: cellquota.v1.LinkResponse.welcome:type_name -> cellquota.v1.Welcome
+	11, // 19: cellquota.v1.LinkResponse.refusal:type_name -> cellquota.v1.Refusal
+	12, // 20: cellquota.v1.LinkResponse.keep_alive_ack:type_name -> cellquota.v1.KeepAliveAck
+	15, // 21: cellquota.v1.LinkResponse.directive:type_name -> cellquota.v1.Directive
+	13, // 22: cellquota.v1.LinkResponse.raise_term:type_name -> cellquota.v1.RaiseTerm
+	14, // 23: cellquota.v1.LinkResponse.key_states:type_name -> cellquota.v1.KeyStates
+	22, // 24: cellquota.v1.Welcome.term:type_name -> cellquota.v1.Term
+	27, // 25: cellquota.v1.Welcome.cell_state:type_name -> cellquota.v1.CellState
+	0,  // 26: cellquota.v1.Refusal.code:type_name -> cellquota.v1.RefusalCode
+	27, // 27: cellquota.v1.KeepAliveAck.cell_state:type_name -> cellquota.v1.CellState
+	22, // 28: cellquota.v1.RaiseTerm.term:type_name -> cellquota.v1.Term
+	28, // 29: cellquota.v1.KeyStates.keys:type_name -> cellquota.v1.KeyInfo
+	22, // 30: cellquota.v1.Directive.term:type_name -> cellquota.v1.Term
+	16, // 31: cellquota.v1.Directive.rules:type_name -> cellquota.v1.CampaignRules
+	19, // 32: cellquota.v1.Directive.adjustment:type_name -> cellquota.v1.AdjustmentOrder
+	20, // 33: cellquota.v1.Directive.book_notice:type_name -> cellquota.v1.BookNotice
+	17, // 34: cellquota.v1.Directive.cell_switch:type_name -> cellquota.v1.CellSwitch
+	29, // 35: cellquota.v1.CampaignRules.spec:type_name -> cellquota.v1.CampaignSpec
+	30, // 36: cellquota.v1.CampaignRules.state:type_name -> cellquota.v1.CampaignState
+	18, // 37: cellquota.v1.CampaignRules.buckets:type_name -> cellquota.v1.DomainBuckets
+	31, // 38: cellquota.v1.DomainBuckets.ranges:type_name -> cellquota.v1.BucketRange
+	32, // 39: cellquota.v1.AdjustmentOrder.kind:type_name -> cellquota.v1.AdjustmentKind
+	1,  // 40: cellquota.v1.CellLinkService.Link:input_type -> cellquota.v1.LinkRequest
+	9,  // 41: cellquota.v1.CellLinkService.Link:output_type -> cellquota.v1.LinkResponse
+	41, // [41:42] is the sub-list for method output_type
+	40, // [40:41] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_cell_link_proto_init() }
@@ -2083,6 +2126,7 @@ func file_cellquota_v1_cell_link_proto_init() {
 	file_cellquota_v1_campaign_spec_proto_init()
 	file_cellquota_v1_common_proto_init()
 	file_cellquota_v1_key_proto_init()
+	file_cellquota_v1_recovery_proto_init()
 	file_cellquota_v1_cell_link_proto_msgTypes[0].OneofWrappers = []any{
 		(*LinkRequest_Hello)(nil),
 		(*LinkRequest_KeepAlive)(nil),

@@ -505,6 +505,399 @@ func (x *RecoveredCell) GetBlockedBy() string {
 	return ""
 }
 
+// ShardWitness is how far a shard came, as somebody saw it after a commit. Settled campaigns are left out.
+// Its names are those of the shard's function cellquota.witness.
+type ShardWitness struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PostgreSQL's system identifier and timeline, "ID/TIMELINE".
+	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Fence version; 0: no fence row.
+	FenceVersion int64 `protobuf:"varint,2,opt,name=fence_version,json=fenceVersion,proto3" json:"fence_version,omitempty"`
+	// Stock rows.
+	Stocks []*StockMark `protobuf:"bytes,3,rep,name=stocks,proto3" json:"stocks,omitempty"`
+	// Newest route version that moved a bucket, by campaign.
+	Routes []*RouteMark `protobuf:"bytes,4,rep,name=routes,proto3" json:"routes,omitempty"`
+	// Newest build of each mirror that was given out.
+	Builds []*BuildMark `protobuf:"bytes,5,rep,name=builds,proto3" json:"builds,omitempty"`
+	// Where each partition's consumer stood.
+	Positions []*PositionMark `protobuf:"bytes,6,rep,name=positions,proto3" json:"positions,omitempty"`
+	// Settled campaigns of which the shard still knows.
+	SettledCampaigns []string `protobuf:"bytes,7,rep,name=settled_campaigns,json=settledCampaigns,proto3" json:"settled_campaigns,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *ShardWitness) Reset() {
+	*x = ShardWitness{}
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardWitness) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardWitness) ProtoMessage() {}
+
+func (x *ShardWitness) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardWitness.ProtoReflect.Descriptor instead.
+func (*ShardWitness) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_recovery_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ShardWitness) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *ShardWitness) GetFenceVersion() int64 {
+	if x != nil {
+		return x.FenceVersion
+	}
+	return 0
+}
+
+func (x *ShardWitness) GetStocks() []*StockMark {
+	if x != nil {
+		return x.Stocks
+	}
+	return nil
+}
+
+func (x *ShardWitness) GetRoutes() []*RouteMark {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+func (x *ShardWitness) GetBuilds() []*BuildMark {
+	if x != nil {
+		return x.Builds
+	}
+	return nil
+}
+
+func (x *ShardWitness) GetPositions() []*PositionMark {
+	if x != nil {
+		return x.Positions
+	}
+	return nil
+}
+
+func (x *ShardWitness) GetSettledCampaigns() []string {
+	if x != nil {
+		return x.SettledCampaigns
+	}
+	return nil
+}
+
+// StockMark is how far a shard came with one SKU.
+type StockMark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU.
+	SkuId string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Fence version of last_number.
+	AdjustmentVersion int64 `protobuf:"varint,3,opt,name=adjustment_version,json=adjustmentVersion,proto3" json:"adjustment_version,omitempty"`
+	// Number of the last adjustment.
+	LastNumber int64 `protobuf:"varint,4,opt,name=last_number,json=lastNumber,proto3" json:"last_number,omitempty"`
+	// Version of the stock row; grows by one with every ledger entry.
+	StockVersion  int64 `protobuf:"varint,5,opt,name=stock_version,json=stockVersion,proto3" json:"stock_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StockMark) Reset() {
+	*x = StockMark{}
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StockMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StockMark) ProtoMessage() {}
+
+func (x *StockMark) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StockMark.ProtoReflect.Descriptor instead.
+func (*StockMark) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_recovery_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *StockMark) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *StockMark) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *StockMark) GetAdjustmentVersion() int64 {
+	if x != nil {
+		return x.AdjustmentVersion
+	}
+	return 0
+}
+
+func (x *StockMark) GetLastNumber() int64 {
+	if x != nil {
+		return x.LastNumber
+	}
+	return 0
+}
+
+func (x *StockMark) GetStockVersion() int64 {
+	if x != nil {
+		return x.StockVersion
+	}
+	return 0
+}
+
+// RouteMark is the newest route version of a campaign in a shard.
+type RouteMark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Route version.
+	RouteVersion  int64 `protobuf:"varint,2,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteMark) Reset() {
+	*x = RouteMark{}
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteMark) ProtoMessage() {}
+
+func (x *RouteMark) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteMark.ProtoReflect.Descriptor instead.
+func (*RouteMark) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_recovery_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RouteMark) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *RouteMark) GetRouteVersion() int64 {
+	if x != nil {
+		return x.RouteVersion
+	}
+	return 0
+}
+
+// BuildMark is the newest build id of one mirror.
+type BuildMark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU, or "*" for a mirror of the whole campaign.
+	Scope string `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Fence version of the build.
+	FenceVersion int64 `protobuf:"varint,3,opt,name=fence_version,json=fenceVersion,proto3" json:"fence_version,omitempty"`
+	// Count under it.
+	Count         int64 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BuildMark) Reset() {
+	*x = BuildMark{}
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BuildMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BuildMark) ProtoMessage() {}
+
+func (x *BuildMark) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BuildMark.ProtoReflect.Descriptor instead.
+func (*BuildMark) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_recovery_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *BuildMark) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *BuildMark) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *BuildMark) GetFenceVersion() int64 {
+	if x != nil {
+		return x.FenceVersion
+	}
+	return 0
+}
+
+func (x *BuildMark) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// PositionMark is where a partition is read on.
+type PositionMark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Topic.
+	Topic string `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	// Partition.
+	Partition int32 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	// Id of the topic.
+	TopicId string `protobuf:"bytes,3,opt,name=topic_id,json=topicId,proto3" json:"topic_id,omitempty"`
+	// Next offset.
+	NextOffset int64 `protobuf:"varint,4,opt,name=next_offset,json=nextOffset,proto3" json:"next_offset,omitempty"`
+	// Leader epoch of the record before it; -1: unknown.
+	LeaderEpoch   int32 `protobuf:"varint,5,opt,name=leader_epoch,json=leaderEpoch,proto3" json:"leader_epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PositionMark) Reset() {
+	*x = PositionMark{}
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PositionMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PositionMark) ProtoMessage() {}
+
+func (x *PositionMark) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_recovery_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PositionMark.ProtoReflect.Descriptor instead.
+func (*PositionMark) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_recovery_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *PositionMark) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *PositionMark) GetPartition() int32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *PositionMark) GetTopicId() string {
+	if x != nil {
+		return x.TopicId
+	}
+	return ""
+}
+
+func (x *PositionMark) GetNextOffset() int64 {
+	if x != nil {
+		return x.NextOffset
+	}
+	return 0
+}
+
+func (x *PositionMark) GetLeaderEpoch() int32 {
+	if x != nil {
+		return x.LeaderEpoch
+	}
+	return 0
+}
+
 var File_cellquota_v1_recovery_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_recovery_proto_rawDesc = "" +
@@ -552,7 +945,40 @@ const file_cellquota_v1_recovery_proto_rawDesc = "" +
 	"fenceState\x12&\n" +
 	"\x04term\x18\x05 \x01(\v2\x12.cellquota.v1.TermR\x04term\x12\x1d\n" +
 	"\n" +
-	"blocked_by\x18\x06 \x01(\tR\tblockedBy2h\n" +
+	"blocked_by\x18\x06 \x01(\tR\tblockedBy\"\xc9\x02\n" +
+	"\fShardWitness\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\x12#\n" +
+	"\rfence_version\x18\x02 \x01(\x03R\ffenceVersion\x12/\n" +
+	"\x06stocks\x18\x03 \x03(\v2\x17.cellquota.v1.StockMarkR\x06stocks\x12/\n" +
+	"\x06routes\x18\x04 \x03(\v2\x17.cellquota.v1.RouteMarkR\x06routes\x12/\n" +
+	"\x06builds\x18\x05 \x03(\v2\x17.cellquota.v1.BuildMarkR\x06builds\x128\n" +
+	"\tpositions\x18\x06 \x03(\v2\x1a.cellquota.v1.PositionMarkR\tpositions\x12+\n" +
+	"\x11settled_campaigns\x18\a \x03(\tR\x10settledCampaigns\"\xb8\x01\n" +
+	"\tStockMark\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\x12-\n" +
+	"\x12adjustment_version\x18\x03 \x01(\x03R\x11adjustmentVersion\x12\x1f\n" +
+	"\vlast_number\x18\x04 \x01(\x03R\n" +
+	"lastNumber\x12#\n" +
+	"\rstock_version\x18\x05 \x01(\x03R\fstockVersion\"Q\n" +
+	"\tRouteMark\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12#\n" +
+	"\rroute_version\x18\x02 \x01(\x03R\frouteVersion\"}\n" +
+	"\tBuildMark\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x12#\n" +
+	"\rfence_version\x18\x03 \x01(\x03R\ffenceVersion\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x03R\x05count\"\xa1\x01\n" +
+	"\fPositionMark\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x19\n" +
+	"\btopic_id\x18\x03 \x01(\tR\atopicId\x12\x1f\n" +
+	"\vnext_offset\x18\x04 \x01(\x03R\n" +
+	"nextOffset\x12!\n" +
+	"\fleader_epoch\x18\x05 \x01(\x05R\vleaderEpoch2h\n" +
 	"\x0fRecoveryService\x12U\n" +
 	"\fRecoverStore\x12!.cellquota.v1.RecoverStoreRequest\x1a\".cellquota.v1.RecoverStoreResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
@@ -568,7 +994,7 @@ func file_cellquota_v1_recovery_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_recovery_proto_rawDescData
 }
 
-var file_cellquota_v1_recovery_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_cellquota_v1_recovery_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_cellquota_v1_recovery_proto_goTypes = []any{
 	(*ConfirmedLimit)(nil),       // 0: cellquota.v1.ConfirmedLimit
 	(*RecoverStoreRequest)(nil),  // 1: cellquota.v1.RecoverStoreRequest
@@ -576,25 +1002,34 @@ var file_cellquota_v1_recovery_proto_goTypes = []any{
 	(*RecoveredBook)(nil),        // 3: cellquota.v1.RecoveredBook
 	(*RecoveredAllocation)(nil),  // 4: cellquota.v1.RecoveredAllocation
 	(*RecoveredCell)(nil),        // 5: cellquota.v1.RecoveredCell
-	(*Operation)(nil),            // 6: cellquota.v1.Operation
-	(FenceState)(0),              // 7: cellquota.v1.FenceState
-	(*Term)(nil),                 // 8: cellquota.v1.Term
+	(*ShardWitness)(nil),         // 6: cellquota.v1.ShardWitness
+	(*StockMark)(nil),            // 7: cellquota.v1.StockMark
+	(*RouteMark)(nil),            // 8: cellquota.v1.RouteMark
+	(*BuildMark)(nil),            // 9: cellquota.v1.BuildMark
+	(*PositionMark)(nil),         // 10: cellquota.v1.PositionMark
+	(*Operation)(nil),            // 11: cellquota.v1.Operation
+	(FenceState)(0),              // 12: cellquota.v1.FenceState
+	(*Term)(nil),                 // 13: cellquota.v1.Term
 }
 var file_cellquota_v1_recovery_proto_depIdxs = []int32{
-	0, // 0: cellquota.v1.RecoverStoreRequest.limits:type_name -> cellquota.v1.ConfirmedLimit
-	6, // 1: cellquota.v1.RecoverStoreResponse.operation:type_name -> cellquota.v1.Operation
-	3, // 2: cellquota.v1.RecoverStoreResponse.books:type_name -> cellquota.v1.RecoveredBook
-	5, // 3: cellquota.v1.RecoverStoreResponse.cells:type_name -> cellquota.v1.RecoveredCell
-	4, // 4: cellquota.v1.RecoveredBook.allocations:type_name -> cellquota.v1.RecoveredAllocation
-	7, // 5: cellquota.v1.RecoveredCell.fence_state:type_name -> cellquota.v1.FenceState
-	8, // 6: cellquota.v1.RecoveredCell.term:type_name -> cellquota.v1.Term
-	1, // 7: cellquota.v1.RecoveryService.RecoverStore:input_type -> cellquota.v1.RecoverStoreRequest
-	2, // 8: cellquota.v1.RecoveryService.RecoverStore:output_type -> cellquota.v1.RecoverStoreResponse
-	8, // [8:9] is the sub-list for method output_type
-	7, // [7:8] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	0,  // 0: cellquota.v1.RecoverStoreRequest.limits:type_name -> cellquota.v1.ConfirmedLimit
+	11, // 1: cellquota.v1.RecoverStoreResponse.operation:type_name -> cellquota.v1.Operation
+	3,  // 2: cellquota.v1.RecoverStoreResponse.books:type_name -> cellquota.v1.RecoveredBook
+	5,  // 3: cellquota.v1.RecoverStoreResponse.cells:type_name -> cellquota.v1.RecoveredCell
+	4,  // 4: cellquota.v1.RecoveredBook.allocations:type_name -> cellquota.v1.RecoveredAllocation
+	12, // 5: cellquota.v1.RecoveredCell.fence_state:type_name -> cellquota.v1.FenceState
+	13, // 6: cellquota.v1.RecoveredCell.term:type_name -> cellquota.v1.Term
+	7,  // 7: cellquota.v1.ShardWitness.stocks:type_name -> cellquota.v1.StockMark
+	8,  // 8: cellquota.v1.ShardWitness.routes:type_name -> cellquota.v1.RouteMark
+	9,  // 9: cellquota.v1.ShardWitness.builds:type_name -> cellquota.v1.BuildMark
+	10, // 10: cellquota.v1.ShardWitness.positions:type_name -> cellquota.v1.PositionMark
+	1,  // 11: cellquota.v1.RecoveryService.RecoverStore:input_type -> cellquota.v1.RecoverStoreRequest
+	2,  // 12: cellquota.v1.RecoveryService.RecoverStore:output_type -> cellquota.v1.RecoverStoreResponse
+	12, // [12:13] is the sub-list for method output_type
+	11, // [11:12] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_recovery_proto_init() }
@@ -610,7 +1045,7 @@ func file_cellquota_v1_recovery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_recovery_proto_rawDesc), len(file_cellquota_v1_recovery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

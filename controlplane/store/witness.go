@@ -1,0 +1,84 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cellquota/cellquota/controlplane/convert"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/fencing"
+	"github.com/cellquota/cellquota/internal/ids"
+	storev1 "github.com/cellquota/cellquota/proto/cellquota/store/v1"
+)
+
+func (k keys) witness(cell ids.CellID) string { return k.room(KindWitness) + string(cell) }
+
+// Witness is the highest that the control plane saw of a cell's shard and wrote down; false: it saw none.
+func (s *Store) Witness(ctx context.Context, cell ids.CellID) (w fencing.Witness, known bool, err error) {
+	tx := &Tx{s: s, ask: s.asker(ctx, s.timeout), read: map[string]int64{}, created: map[string]int64{}}
+	return tx.Witness(cell)
+}
+
+// RaiseWitness writes down what was seen of a cell's shard, where it is higher than what stands.
+// core.ErrNotLeader.
+func (s *Store) RaiseWitness(ctx context.Context, leader core.Leader, cell ids.CellID, seen fencing.Witness) error {
+	_, err := s.Update(ctx, "witness of "+string(cell), func(tx *Tx) error {
+		if err := tx.Lead(leader); err != nil {
+			return err
+		}
+		stands, _, err := tx.Witness(cell)
+		if err != nil {
+			return err
+		}
+		return tx.PutWitness(cell, stands.Raise(seen))
+	})
+	return err
+}
+
+// Regress marks a cell whose shard went back in time: REGRESSED, whatever it was doing. It gives the
+// cell as it is then. core.ErrNotLeader, core.ErrUnknownCell, core.ErrCellState where a fence or a
+// restore is under way or the cell has none any more.
+func (s *Store) Regress(ctx context.Context, leader core.Leader, id ids.CellID, why string) (core.Cell, error) {
+	var cell core.Cell
+	_, err := s.Update(ctx, "regress "+string(id), func(tx *Tx) error {
+		if err := tx.Lead(leader); err != nil {
+			return err
+		}
+		var known bool
+		var err error
+		if cell, known, err = tx.Cell(id); err != nil {
+			return err
+		}
+		switch {
+		case !known:
+			return fmt.Errorf("%w: %s", core.ErrUnknownCell, id)
+		case cell.State == core.CellRegressed:
+			return nil
+		case cell.State != core.CellActive && cell.State != core.CellDraining && cell.State != core.CellFenced:
+			return fmt.Errorf("%w: cell %s is %s, and its shard went back in time", core.ErrCellState, id, cell.State)
+		}
+		cell.State, cell.OperationID = core.CellRegressed, ""
+		cell.Version++
+		return errors.Join(tx.PutCell(cell), tx.Audit(core.Audit{Actor: "leader", Method: "regress", Subject: "cell " + string(id), Reason: why}))
+	})
+	return cell, err
+}
+
+// Witness reads what was written down of a cell's shard; false: nothing.
+func (tx *Tx) Witness(cell ids.CellID) (w fencing.Witness, known bool, err error) {
+	kv, err := tx.get(tx.s.keys.witness(cell))
+	if err != nil || kv == nil {
+		return w, false, err
+	}
+	var m storev1.Witness
+	if err := decode(kv.Value, &m); err != nil {
+		return w, false, err
+	}
+	return convert.FromWitness(m.GetSeen()), true, nil
+}
+
+// PutWitness writes down what was seen of a cell's shard, in the place of what stands.
+func (tx *Tx) PutWitness(cell ids.CellID, w fencing.Witness) error {
+	return tx.put(tx.s.keys.witness(cell), &storev1.Witness{CellId: string(cell), Seen: convert.Witness(w), SeenAt: convert.Time(tx.Now())})
+}
