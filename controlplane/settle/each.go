@@ -12,8 +12,8 @@ func each[T, R any](items []T, bound int, f func(T) R) []R {
 	turn := make(chan struct{}, bound)
 	var wg sync.WaitGroup
 	for i, item := range items {
+		turn <- struct{}{}
 		wg.Go(func() {
-			turn <- struct{}{}
 			defer func() { <-turn }()
 			out[i] = f(item)
 		})

@@ -20,6 +20,7 @@ func Rules() []Rule {
 	return []Rule{
 		importLaw, serverLaw, testkitLaw,
 		clockLaw, randomLaw, sqlLaw, channelLaw,
+		goroutineLaw, retryLaw, queueLaw,
 		sleepLaw, skipLaw,
 		markerLaw, nameLaw, docLaw,
 	}

@@ -53,6 +53,25 @@ func TestHouse(t *testing.T) {
 	}
 }
 
+// TestC17NothingIsUnbounded is C-17: no goroutine without an owner or a bound, no retry that neither
+// waits nor counts, no queue without a capacity that is written down. That each of the three rules can fail
+// is shown by its examples; what a burst does to the memory and the goroutines of a whole cell is measured by
+// BenchmarkMemory (cell) and tried by TestChaosHerd (tests/system).
+func TestC17NothingIsUnbounded(t *testing.T) {
+	t.Parallel()
+	for _, rule := range []Rule{goroutineLaw, retryLaw, queueLaw} {
+		for _, v := range rule.find(readHouse(t)) {
+			v.Rule = rule.Name
+			t.Error(v)
+		}
+	}
+	for path, bound := range inCrowd {
+		if bound == "" {
+			t.Errorf("%s: a list without a bound", path)
+		}
+	}
+}
+
 // TestHouseWasSeen keeps TestHouse from passing because it looked at nothing.
 func TestHouseWasSeen(t *testing.T) {
 	t.Parallel()

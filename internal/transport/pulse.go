@@ -36,7 +36,7 @@ type pulse struct {
 	mu    sync.Mutex
 	last  uint64
 	calls map[uint64]context.CancelCauseFunc
-	stop  context.CancelFunc // ends the goroutine; nil: none runs
+	stop  func() // ends the goroutine and waits for it; nil: none runs
 }
 
 func newPulse(every time.Duration) *pulse {
@@ -52,20 +52,37 @@ func (p *pulse) join(ctx context.Context, conn *grpc.ClientConn) (watched contex
 	id := p.last
 	p.calls[id] = cancel
 	if p.stop == nil {
-		beating, stop := context.WithCancel(context.WithoutCancel(ctx))
-		p.stop = stop
-		go p.beat(beating, conn) // ends with the last call
+		p.stop = p.start(ctx, conn)
 	}
 	return watched, func() {
 		cancel(nil)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.calls, id)
-		if len(p.calls) == 0 && p.stop != nil {
-			p.stop()
-			p.stop = nil
+		if stop := p.part(id); stop != nil {
+			stop()
 		}
 	}
+}
+
+// start begins to beat; stop ends that, and waits for it.
+func (p *pulse) start(ctx context.Context, conn *grpc.ClientConn) (stop func()) {
+	beating, end := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.beat(beating, conn)
+	}()
+	return func() { end(); <-ended }
+}
+
+// part takes a call out. The last one gets what stops the beat; again gets nothing. It is called without
+// the lock, which the beat may want once more.
+func (p *pulse) part(id uint64) (stop func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.calls, id)
+	if len(p.calls) == 0 {
+		stop, p.stop = p.stop, nil
+	}
+	return stop
 }
 
 // beat asks again and again until the last call is over.

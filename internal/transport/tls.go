@@ -125,11 +125,7 @@ func authorities(file string) (pool *x509.CertPool, first Held, err error) {
 	if err != nil {
 		return nil, Held{}, fmt.Errorf("tls.ca_file: %w", err)
 	}
-	for rest := text; ; {
-		var block *pem.Block
-		if block, rest = pem.Decode(rest); block == nil {
-			break
-		}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if block.Type != "CERTIFICATE" || err != nil {
 			continue // a key or a comment in between is not an authority

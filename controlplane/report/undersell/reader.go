@@ -150,8 +150,8 @@ func (r Reader) shards(ctx context.Context, side Side) []holdings {
 	turn := make(chan struct{}, atOnce)
 	var wg sync.WaitGroup
 	for i := range out {
+		turn <- struct{}{}
 		wg.Go(func() {
-			turn <- struct{}{}
 			defer func() { <-turn }()
 			out[i].err = r.shard(ctx, &out[i], side.Campaign)
 		})
