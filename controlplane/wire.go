@@ -328,7 +328,7 @@ func (p *parts) register(server *grpc.Server) error {
 	whole.Totals = true
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Certificates: p.certificates, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
-		Accounts: accounts, CampaignReports: campaignreport.Reader{Accounts: whole, Archive: p.archive, Clock: p.clock}, AccountMetrics: p.metrics,
+		Accounts: accounts, CampaignReports: campaignreport.Reader{Accounts: whole, Archive: p.archive, Clock: p.clock}, History: settle.History{Archive: p.archive}, AccountMetrics: p.metrics,
 		Verifier: verify.New(books.Plane{Store: p.store}, p.shards, p.mirrors(), p.clock),
 	})
 	if err != nil {

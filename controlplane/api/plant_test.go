@@ -53,6 +53,7 @@ type plant struct {
 	leader   core.Leader
 	driver   *reclaim.Driver
 	settling *settle.Driver
+	kept     string // directory of the archive
 }
 
 var saleKey = core.BookKey{Campaign: "c", SKU: "s"}
@@ -308,13 +309,14 @@ func (p *plant) open() {
 	reader := readers.New(readers.Options{Timeout: 5 * time.Second})
 	p.t.Cleanup(reader.Close)
 	kept := archive.Directory{Dir: p.t.TempDir()}
+	p.kept = kept.Dir
 	accounts := undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: reader, Clock: clock.System()}
 	whole := accounts
 	whole.Totals = true
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: &api.Cells{View: p.view, Liveness: hub{}, Dial: dial}, Routes: p.routes, Etcd: p.store, Reader: reader, Registry: p.registry,
 		Verifier: verify.New(books.Plane{Store: p.store}, reader, api.Mirrors{View: p.view, Dial: dial}, clock.System()),
-		Accounts: accounts, CampaignReports: campaignreport.Reader{Accounts: whole, Archive: kept, Clock: clock.System()},
+		Accounts: accounts, CampaignReports: campaignreport.Reader{Accounts: whole, Archive: kept, Clock: clock.System()}, History: settle.History{Archive: kept},
 	})
 	if err != nil {
 		p.t.Fatal(err)

@@ -40,6 +40,7 @@ type Reports struct {
 	accounts     Accounts
 	// campaignReports are live ones, and those of the archive.
 	campaignReports CampaignReports
+	history         History
 	// accountMetrics is nil where nobody keeps them.
 	accountMetrics AccountMetrics
 
@@ -58,6 +59,8 @@ type ReportDeps struct {
 	Accounts Accounts
 	// CampaignReports are live ones, and those of the archive.
 	CampaignReports CampaignReports
+	// History of settled campaigns, for traces; nil: etcd alone.
+	History History
 	// AccountMetrics is told of accounts of campaigns that are over; nil: nobody.
 	AccountMetrics AccountMetrics
 
@@ -70,7 +73,7 @@ type ReportDeps struct {
 
 // NewReports makes the service.
 func NewReports(d ReportDeps) (*Reports, error) {
-	h := &Reports{uncompared: d.Uncompared, certificates: d.Certificates, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, accounts: d.Accounts, campaignReports: d.CampaignReports, accountMetrics: d.AccountMetrics, turn: make(chan struct{}, 1)}
+	h := &Reports{uncompared: d.Uncompared, certificates: d.Certificates, cells: d.Cells, routes: d.Routes, etcd: d.Etcd, verifier: d.Verifier, reader: d.Reader, audit: d.Audit, accounts: d.Accounts, campaignReports: d.CampaignReports, history: d.History, accountMetrics: d.AccountMetrics, turn: make(chan struct{}, 1)}
 	h.breaches = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: telemetry.Namespace, Name: "invariant_breaches_total",
 		Help: "Breaches that verifications found, by invariant. Each verification counts what it sees.",

@@ -1,14 +1,22 @@
 package api_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/access"
+	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/testkit"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
@@ -241,5 +249,96 @@ func TestTrace(t *testing.T) {
 		if _, err := viewer.Reports.Trace(ctx, bad); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%v: %v", bad, err)
 		}
+	}
+}
+
+// TestTraceOfAUser: a mirror is asked about every request of the user, with the time at which Redis admitted it; one
+// that does not answer is named, and the shard's facts are told.
+func TestTraceOfAUser(t *testing.T) {
+	p := newPlant(t)
+	p.exec("cell-1", "SELECT sale.sell(1, 's', 'u1')")
+	p.exec("cell-1", `INSERT INTO cellquota.inbox (event_id, reservation_id, request_id, campaign_id, sku_id, user_id, quantity, outcome, reason, topic, partition, kafka_offset, fence_version, build_count, written_under, admitted_at, received_at)
+		VALUES ('reserve-r2', 'r2', 'q-again', 'c', 's', 'u1', 1, 'REJECTED', 'ALREADY_RESERVED', 't', 0, 9, 1, 1, 1, now(), now())`)
+	p.mirrors["cell-1"].lookup = &pb.LookupMirrorRequestResponse{Present: true, Fields: map[string]string{"state": "A", "admitted_at_ms": "1000"}}
+	trace := func() (requests []string, got *pb.TraceResponse) {
+		got, err := p.as(access.Viewer).Reports.Trace(testkit.Deadline(t), &pb.TraceRequest{Kind: "user", Id: "u1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range got.GetEvents() {
+			if e.GetStore() == "mirror" && e.GetAt().AsTime().UnixMilli() == 1000 {
+				requests = append(requests, e.GetFields()["request_id"])
+			}
+		}
+		slices.Sort(requests)
+		return requests, got
+	}
+	if asked, got := trace(); !slices.Equal(asked, []string{"q-again", "q-u1"}) || len(got.GetUnreachable()) > 0 {
+		t.Errorf("the mirror was asked about %q: %v", asked, got)
+	}
+	if err := p.store.RevokeLease(testkit.Deadline(t), p.mirrors["cell-1"].lease); err != nil {
+		t.Fatal(err)
+	}
+	p.caughtUp()
+	if _, got := trace(); got.GetUnreachable()["mirror of cell-1"] == "" || len(got.GetEvents()) < 4 {
+		t.Errorf("no process lives: %v", got)
+	}
+}
+
+// TestTraceOfAnAdjustment: the journal's word beside the shard's; from the archive once etcd has none; and when the
+// shard, or the archive, is gone.
+func TestTraceOfAnAdjustment(t *testing.T) {
+	p := newPlant(t)
+	q := quantity.Must
+	id := core.FirstGrantID(core.BookKey{Campaign: "c", SKU: "s"}, "cell-1")
+	stores := func(kind, id string) (out []string, unreachable map[string]string) {
+		t.Helper()
+		got, err := p.as(access.Viewer).Reports.Trace(testkit.Deadline(t), &pb.TraceRequest{Kind: kind, Id: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range got.GetEvents() {
+			out = append(out, e.GetStore()+" "+e.GetWhat()+" "+e.GetCellId())
+		}
+		return out, got.GetUnreachable()
+	}
+	whole := []string{"adjustment GRANT APPLIED cell-1", "journal GRANT DONE APPLIED cell-1", "ledger GRANT cell-1"}
+	holds := func(when, kind, id string) {
+		t.Helper()
+		got, silent := stores(kind, id)
+		slices.Sort(got)
+		if !slices.Equal(got, whole) || len(silent) > 0 {
+			t.Errorf("%s: %q, %v", when, got, silent)
+		}
+	}
+	holds("in etcd", "adjustment", id)
+	entry := p.text("cell-1", "SELECT entry_id::text FROM cellquota.ledger WHERE action = 'GRANT'")
+	if got, _ := stores("entry", entry); !slices.Contains(got, whole[1]) {
+		t.Errorf("its entry: %q", got)
+	}
+	p.write(func(tx *store.Tx) error {
+		c, _, e1 := tx.Campaign("c")
+		_, _, e2 := tx.Stock("s")
+		c.State = core.CampaignClosed
+		return errors.Join(e1, e2, tx.PutCampaign(c), tx.PutStock(core.PhysicalStock{SKU: "s", Units: q(100), Version: 1, Limits: map[ids.CampaignID]quantity.Quantity{"c": q(100)}}))
+	})
+	testkit.Eventually(t, 20*time.Second, func() error {
+		p.settling.Tick(testkit.Deadline(t), p.leader)
+		p.caughtUp()
+		if left := p.view.Snapshot().Records("c", 0, 10); len(left) > 0 {
+			return fmt.Errorf("%d records in etcd", len(left))
+		}
+		return nil
+	})
+	holds("in the archive", "adjustment", id)
+	p.unreachable("cell-1")
+	if got, silent := stores("adjustment", id); !slices.Contains(got, whole[1]) || silent["shard of cell-1"] == "" {
+		t.Errorf("the shard is gone: %q, %v", got, silent)
+	}
+	if err := os.RemoveAll(p.kept); err != nil {
+		t.Fatal(err)
+	}
+	if _, silent := stores("adjustment", id); silent["archive of c"] == "" {
+		t.Errorf("the archive is gone: %v", silent)
 	}
 }

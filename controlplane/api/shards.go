@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -86,8 +87,16 @@ func (m Mirrors) askOne(ctx context.Context, addr string, call func(context.Cont
 func (m Mirrors) Mirror(ctx context.Context, cell ids.CellID, key core.BookKey) (facts verify.MirrorFacts, err error) {
 	err = m.ask(ctx, cell, func(ctx context.Context, c pb.CellFactsServiceClient) error {
 		got, err := c.GetMirror(ctx, &pb.GetMirrorRequest{CampaignId: string(key.Campaign), SkuId: string(key.SKU)})
-		facts = verify.MirrorFacts{Present: got.GetPresent(), FenceVersion: got.GetFenceVersion(), Stock: got.GetStock(), Outstanding: got.GetOutstanding(), Stream: got.GetStreamLength()}
+		facts = verify.MirrorFacts{Present: got.GetPresent(), FenceVersion: got.GetFenceVersion(), Build: build(got.GetBuild()), Stock: got.GetStock(), Outstanding: got.GetOutstanding(), Stream: got.GetStreamLength()}
 		return err
 	})
 	return facts, err
+}
+
+// build is a mirror's build as inboxes name it; empty: of none.
+func build(b *pb.Build) string {
+	if b == nil {
+		return ""
+	}
+	return strconv.FormatInt(b.GetFenceVersion(), 10) + "." + strconv.FormatInt(b.GetCount(), 10)
 }

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/cellquota/cellquota/controlplane/core"
@@ -19,8 +22,9 @@ import (
 // maxEvents bounds a trace.
 const maxEvents = 1_000
 
-// Trace tells the story of an id over all shards, and what the mirror of its cell
-// holds of the request that it belongs to, if a process of it lives.
+// Trace tells the story of an id over all shards, what the mirror of its cell holds of
+// the requests that it concerns, if a process of it lives, and what the journal, in etcd
+// or in the archive, has of its adjustments. What is gone is named, and the rest is told.
 func (h *Reports) Trace(ctx context.Context, req *pb.TraceRequest) (*pb.TraceResponse, error) {
 	cells, err := h.traced(req)
 	if err != nil {
@@ -38,10 +42,11 @@ func (h *Reports) Trace(ctx context.Context, req *pb.TraceRequest) (*pb.TraceRes
 		for _, e := range a.value {
 			out.Events = append(out.Events, &pb.TraceEvent{At: timestamppb.New(e.At), CellId: cell, Store: e.Store, What: e.What, Fields: texts(e.Fields)})
 		}
-		h.mirrored(ctx, out, a.cell, subject(req, a.value))
+		h.mirrored(ctx, out, a.cell, subjects(req, a.value))
 	}
+	h.journaled(ctx, out, req)
 	slices.SortStableFunc(out.Events, func(a, b *pb.TraceEvent) int {
-		return cmp.Compare(a.GetAt().AsTime().UnixNano(), b.GetAt().AsTime().UnixNano()) // the mirror, which has no time, comes first
+		return cmp.Compare(a.GetAt().AsTime().UnixNano(), b.GetAt().AsTime().UnixNano()) // what has no time comes first
 	})
 	out.Events = out.Events[:min(len(out.Events), maxEvents)]
 	return out, nil
@@ -139,51 +144,78 @@ func number(s string) error {
 	return nil
 }
 
-// subject is the request that a mirror can be asked about: what was given, or
-// what a shard's first fact names.
-func subject(req *pb.TraceRequest, events []shards.Event) *pb.LookupMirrorRequestRequest {
-	q := &pb.LookupMirrorRequestRequest{CampaignId: req.GetCampaignId(), SkuId: req.GetSkuId(), UserId: req.GetUserId()}
-	if req.GetKind() == "request" {
-		q.RequestId = req.GetId()
+// maxSubjects bounds the requests that one cell's mirror is asked about.
+const maxSubjects = 32
+
+// subjects are the requests that a mirror can be asked about: what was given, and those
+// that the shard's facts name.
+func subjects(req *pb.TraceRequest, events []shards.Event) (out []*pb.LookupMirrorRequestRequest) {
+	given := &pb.LookupMirrorRequestRequest{CampaignId: req.GetCampaignId(), SkuId: req.GetSkuId(), UserId: req.GetUserId()}
+	switch req.GetKind() {
+	case "request":
+		given.RequestId = req.GetId()
+	case "user":
+		given.UserId = req.GetId()
+	}
+	add := func(q *pb.LookupMirrorRequestRequest) {
+		whole := q.GetCampaignId() != "" && q.GetSkuId() != "" && q.GetUserId() != "" && q.GetRequestId() != ""
+		if whole && !slices.ContainsFunc(out, func(o *pb.LookupMirrorRequestRequest) bool { return proto.Equal(o, q) }) {
+			out = append(out, q)
+		}
 	}
 	for _, e := range events {
-		fill := func(into *string, name string) {
-			if v, ok := e.Fields[name].(string); ok && *into == "" {
-				*into = v
-			}
-		}
-		fill(&q.CampaignId, "campaign_id")
-		fill(&q.SkuId, "sku_id")
-		fill(&q.UserId, "user_id")
-		fill(&q.RequestId, "request_id")
+		field := func(name string) string { v, _ := e.Fields[name].(string); return v }
+		add(&pb.LookupMirrorRequestRequest{CampaignId: field("campaign_id"), SkuId: field("sku_id"), UserId: field("user_id"), RequestId: field("request_id")})
 	}
-	if q.GetCampaignId() == "" || q.GetSkuId() == "" || q.GetUserId() == "" || q.GetRequestId() == "" {
-		return nil
-	}
-	return q
+	add(given) // which no shard may know
+	return out
 }
 
-// mirrored adds what the cell's mirror holds of the request.
-func (h *Reports) mirrored(ctx context.Context, out *pb.TraceResponse, cell core.Cell, q *pb.LookupMirrorRequestRequest) {
-	if q == nil {
-		return
+// mirrored adds what the cell's mirror holds of the requests.
+func (h *Reports) mirrored(ctx context.Context, out *pb.TraceResponse, cell core.Cell, asks []*pb.LookupMirrorRequestRequest) {
+	name := "mirror of " + string(cell.Spec.ID)
+	for i, q := range asks {
+		if i == maxSubjects {
+			out.Unreachable[name] = fmt.Sprintf("%d of %d requests were asked for: name a campaign, SKU or request", maxSubjects, len(asks))
+			return
+		}
+		if err := h.mirror(ctx, out, cell, q); err != nil {
+			out.Unreachable[name] = err.Error()
+			return
+		}
 	}
+}
+
+// mirror adds what the cell's mirror holds of one request.
+func (h *Reports) mirror(ctx context.Context, out *pb.TraceResponse, cell core.Cell, q *pb.LookupMirrorRequestRequest) error {
 	id := string(cell.Spec.ID)
 	var got *pb.LookupMirrorRequestResponse
 	err := (Mirrors{h.cells.View, h.cells.Dial}).ask(ctx, cell.Spec.ID, func(ctx context.Context, c pb.CellFactsServiceClient) (err error) {
 		got, err = c.LookupMirrorRequest(ctx, q)
 		return err
 	})
-	switch {
-	case err != nil:
-		out.Unreachable["mirror of "+id] = err.Error()
-		return
-	case got.GetPresent():
-		out.Events = append(out.Events, &pb.TraceEvent{CellId: id, Store: "mirror", What: "record", Fields: got.GetFields()})
+	if err != nil {
+		return err
+	}
+	fields := map[string]string{"request_id": q.GetRequestId(), "user_id": q.GetUserId()}
+	at := admitted(got.GetFields())
+	if got.GetPresent() {
+		maps.Copy(fields, got.GetFields())
+		out.Events = append(out.Events, &pb.TraceEvent{At: at, CellId: id, Store: "mirror", What: "record", Fields: fields})
 	}
 	if got.GetInStream() {
-		out.Events = append(out.Events, &pb.TraceEvent{CellId: id, Store: "stream", What: "not acknowledged by the log"})
+		out.Events = append(out.Events, &pb.TraceEvent{At: at, CellId: id, Store: "stream", What: "not acknowledged by the log", Fields: map[string]string{"request_id": q.GetRequestId()}})
 	}
+	return nil
+}
+
+// admitted is when the mirror admitted the request, by Redis; nil where it does not say.
+func admitted(fields map[string]string) *timestamppb.Timestamp {
+	ms, err := strconv.ParseInt(fields["admitted_at_ms"], 10, 64)
+	if err != nil || ms <= 0 {
+		return nil
+	}
+	return timestamppb.New(time.UnixMilli(ms))
 }
 
 // texts gives a fact's fields as people read them.

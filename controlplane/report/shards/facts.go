@@ -50,7 +50,7 @@ func (s *Snapshot) Fence(ctx context.Context) (Fence, error) {
 // Fault is one breach that the shard's own rows show.
 type Fault struct{ Invariant, Campaign, SKU, Detail string }
 
-// Faults checks I2, I5, I7 and I8 inside the shard; at most limit rows of each kind. tokens are the
+// Faults checks I2, I5, I6, I7 and I8 inside the shard; at most limit rows of each kind. tokens are the
 // "CAMPAIGN/SKU" in TOKEN mode: their rows are compared with counters, reservations and ledger even if
 // there is none left.
 func (s *Snapshot) Faults(ctx context.Context, campaign string, limit int, tokens []string) ([]Fault, error) {
@@ -59,6 +59,19 @@ func (s *Snapshot) Faults(ctx context.Context, campaign string, limit int, token
 		err := row.Scan(&f.Invariant, &f.Campaign, &f.SKU, &f.Detail)
 		return f, err
 	}, faultsSQL, campaign, limit, append([]string{}, tokens...)) // not nil: NULL equals nothing
+}
+
+// Parked are the units of parked admissions of one build.
+type Parked struct {
+	Campaign, SKU, Build string
+	Units                int64
+}
+
+// Parked reads the units that mirrors have taken for messages that nobody has reviewed; an
+// entry without a campaign counts messages of which nobody knows whose unit they hold. It
+// reads the inbox: ask where UnderWay counts parked messages.
+func (s *Snapshot) Parked(ctx context.Context, campaign string) ([]Parked, error) {
+	return collect(ctx, s, pgx.RowToStructByPos[Parked], parkedSQL, campaign)
 }
 
 // UnderWay counts effects not yet applied to the mirror, and parked messages.

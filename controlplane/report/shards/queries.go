@@ -40,3 +40,6 @@ var refundsSQL string
 
 //go:embed sql/has_refunds.sql
 var hasRefundsSQL string
+
+//go:embed sql/parked.sql
+var parkedSQL string

@@ -39,9 +39,11 @@ type MirrorFacts struct {
 	// FenceVersion is in its meta: a mirror of an older one admits nothing and says
 	// nothing about the shard.
 	FenceVersion int64
-	Stock        int64
-	Outstanding  int64
-	Stream       int64
+	// Build is "FENCE.COUNT", as inboxes have it.
+	Build       string
+	Stock       int64
+	Outstanding int64
+	Stream      int64
 }
 
 // Mirrors asks a live process of a cell about a mirror. An error means that none answered.
@@ -57,7 +59,14 @@ type shardCut struct {
 	stocks  map[core.BookKey]shards.Stock
 	faults  []shards.Fault
 	effects int64
-	parked  int64
+	parked  int64 // messages of which nobody knows whose they are
+	// held are the units of parked admissions, by SKU and build.
+	held map[parkedBy]int64
+}
+
+type parkedBy struct {
+	key   core.BookKey
+	build string
 }
 
 // readShards reads every provisioned cell's shard at the same time. thorough adds the checks inside
@@ -87,6 +96,9 @@ func readShard(ctx context.Context, reader *shards.Reader, cell core.Cell, campa
 	if err == nil {
 		c.effects, c.parked, err = snapshot.UnderWay(ctx, campaign)
 	}
+	if err == nil && c.parked > 0 {
+		err = c.readParked(ctx, snapshot, campaign)
+	}
 	if err == nil && thorough {
 		c.faults, err = snapshot.Faults(ctx, campaign, maxListed, tokens)
 	}
@@ -98,4 +110,19 @@ func readShard(ctx context.Context, reader *shards.Reader, cell core.Cell, campa
 	}
 	c.err = err
 	return c
+}
+
+// readParked tells the parked messages apart: those whose units are known are in held,
+// and parked counts the others.
+func (c *shardCut) readParked(ctx context.Context, snapshot *shards.Snapshot, campaign string) error {
+	parked, err := snapshot.Parked(ctx, campaign)
+	c.held, c.parked = map[parkedBy]int64{}, 0
+	for _, p := range parked {
+		if p.Campaign == "" {
+			c.parked = p.Units
+			continue
+		}
+		c.held[parkedBy{core.BookKey{Campaign: ids.CampaignID(p.Campaign), SKU: ids.SKUID(p.SKU)}, p.Build}] = p.Units
+	}
+	return err
 }

@@ -54,8 +54,9 @@ type Check struct {
 	Detail    string
 }
 
-// maxListed bounds breaches and unchecked things in a result.
-const maxListed = 1000
+// maxListed bounds the breaches, and the unchecked things, of one invariant that a result
+// lists; all are counted. One that is broken a million times hides no other.
+const maxListed = 100
 
 // Result of one verification.
 type Result struct {
@@ -72,23 +73,25 @@ func (r Result) Holds() bool { return len(r.Breaches) == 0 }
 type tally struct {
 	breaches  []Breach
 	unchecked []Unchecked
+	broken    map[Invariant]int
+	missed    map[Invariant]int
 	compared  map[Invariant]string
 	skipped   map[Invariant]string
 }
 
 func newTally() *tally {
-	return &tally{compared: map[Invariant]string{}, skipped: map[Invariant]string{}}
+	return &tally{broken: map[Invariant]int{}, missed: map[Invariant]int{}, compared: map[Invariant]string{}, skipped: map[Invariant]string{}}
 }
 
 func (t *tally) breach(i Invariant, campaign, sku, cell, format string, args ...any) {
-	if len(t.breaches) < maxListed {
+	if t.broken[i]++; t.broken[i] <= maxListed {
 		t.breaches = append(t.breaches, Breach{Invariant: i, Campaign: campaign, SKU: sku, Cell: cell, Detail: fmt.Sprintf(format, args...)})
 	}
 }
 
 func (t *tally) miss(what, why string, invariants ...Invariant) {
 	for _, i := range invariants {
-		if len(t.unchecked) < maxListed {
+		if t.missed[i]++; t.missed[i] <= maxListed {
 			t.unchecked = append(t.unchecked, Unchecked{Invariant: i, What: what, Why: why})
 		}
 	}
@@ -102,25 +105,25 @@ func (t *tally) skip(i Invariant, why string) { t.skipped[i] = why }
 
 // result closes the tally: broken beats unchecked beats skipped beats OK.
 func (t *tally) result(revision int64) Result {
-	broken, missed := map[Invariant]int{}, map[Invariant]int{}
-	for _, b := range t.breaches {
-		broken[b.Invariant]++
-	}
-	for _, u := range t.unchecked {
-		missed[u.Invariant]++
-	}
 	r := Result{Revision: revision, Breaches: t.breaches, Unchecked: t.unchecked}
 	for _, i := range All {
 		c := Check{Invariant: i, Verdict: OK, Detail: t.compared[i]}
 		switch {
-		case broken[i] > 0:
-			c.Verdict, c.Detail = Broken, fmt.Sprintf("%d breaches", broken[i])
-		case missed[i] > 0:
-			c.Verdict, c.Detail = VerdictNoWord, fmt.Sprintf("%d things were not reached", missed[i])
+		case t.broken[i] > 0:
+			c.Verdict, c.Detail = Broken, count(t.broken[i], "breaches")
+		case t.missed[i] > 0:
+			c.Verdict, c.Detail = VerdictNoWord, count(t.missed[i], "things were not reached")
 		case t.skipped[i] != "":
 			c.Verdict, c.Detail = Skipped, t.skipped[i]
 		}
 		r.Checks = append(r.Checks, c)
 	}
 	return r
+}
+
+func count(n int, what string) string {
+	if n > maxListed {
+		return fmt.Sprintf("%d %s, the first %d are listed", n, what, maxListed)
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

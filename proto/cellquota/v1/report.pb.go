@@ -931,11 +931,12 @@ func (x *TraceRequest) GetUserId() string {
 // TraceEvent is one fact.
 type TraceEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When, by the store's clock.
+	// When, by the store's clock; absent where it does not say.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	// Cell.
 	CellId string `protobuf:"bytes,2,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
-	// "mirror", "stream", "inbox", "reservation", "order", "ledger", "payment", "outbox", "adjustment", "token".
+	// "mirror", "stream", "inbox", "reservation", "order", "ledger", "payment", "refund", "finding", "outbox", "adjustment", "token",
+	// "journal" (of etcd or the archive), "operation".
 	Store string `protobuf:"bytes,3,opt,name=store,proto3" json:"store,omitempty"`
 	// What happened, in words.
 	What string `protobuf:"bytes,4,opt,name=what,proto3" json:"what,omitempty"`

@@ -25,11 +25,14 @@ WITH ledger AS (
  FROM cellquota.v_stock WHERE ($1 = '' OR campaign_id = $1)
    AND (granted <> available + reserved + confirmed OR least(available, reserved, confirmed) < 0) LIMIT $2)
 UNION ALL
-(SELECT 'I2', s.campaign_id, s.sku_id, format('reserved %s in the stock row, %s in reservations; confirmed %s and %s', s.reserved, coalesce(r.reserved, 0), s.confirmed, coalesce(r.confirmed, 0))
+(SELECT 'I2', s.campaign_id, s.sku_id, format('reserved %s in the stock row, %s in reservations; confirmed %s and %s restocked, %s in reservations', s.reserved, coalesce(r.reserved, 0),
+   s.confirmed, coalesce(b.units, 0), coalesce(r.confirmed, 0))
  FROM cellquota.v_stock s LEFT JOIN (SELECT campaign_id, sku_id, sum(quantity) FILTER (WHERE state IN ('RESERVED', 'MANUAL_REVIEW')) AS reserved,
-   sum(quantity) FILTER (WHERE state = 'CONFIRMED') AS confirmed FROM cellquota.v_reservations GROUP BY 1, 2) r USING (campaign_id, sku_id)
- WHERE ($1 = '' OR s.campaign_id = $1) AND (s.reserved <> coalesce(r.reserved, 0) OR s.confirmed <> coalesce(r.confirmed, 0))
-   AND NOT EXISTS (SELECT FROM cellquota.v_ledger l WHERE l.campaign_id = s.campaign_id AND l.sku_id = s.sku_id AND l.action IN ('RESTOCK', 'REVERSAL')) LIMIT $2)
+   sum(quantity) FILTER (WHERE state = 'CONFIRMED') AS confirmed FROM cellquota.v_reservations WHERE $1 = '' OR campaign_id = $1 GROUP BY 1, 2) r USING (campaign_id, sku_id)
+   LEFT JOIN (SELECT campaign_id, sku_id, -sum(delta_confirmed) FILTER (WHERE action = 'RESTOCK') AS units, count(*) FILTER (WHERE action = 'REVERSAL') AS reversals
+     FROM ledger GROUP BY 1, 2) b USING (campaign_id, sku_id)
+ WHERE ($1 = '' OR s.campaign_id = $1) AND (s.reserved <> coalesce(r.reserved, 0) OR s.confirmed + coalesce(b.units, 0) <> coalesce(r.confirmed, 0))
+   AND coalesce(b.reversals, 0) = 0 LIMIT $2) -- a person has moved units of a reservation
 UNION ALL
 (SELECT 'I2', s.campaign_id, s.sku_id, format('%s FREE token rows, available %s; %s BOUND, reserved %s; %s SOLD, confirmed %s', coalesce(t.free, 0), s.available,
    coalesce(t.bound, 0), s.reserved, coalesce(t.sold, 0), s.confirmed)
@@ -54,6 +57,17 @@ UNION ALL
 (SELECT 'I5', s.campaign_id, s.sku_id, format('replayed ledger %s/%s/%s, stock row %s/%s/%s', coalesce(l.available, 0), coalesce(l.reserved, 0), coalesce(l.confirmed, 0), s.available, s.reserved, s.confirmed)
  FROM cellquota.v_stock s LEFT JOIN sums l USING (campaign_id, sku_id)
  WHERE ($1 = '' OR s.campaign_id = $1) AND (s.available, s.reserved, s.confirmed) IS DISTINCT FROM (coalesce(l.available, 0), coalesce(l.reserved, 0), coalesce(l.confirmed, 0)) LIMIT $2)
+UNION ALL
+(SELECT 'I5', coalesce(p.campaign_id, ''), '', format('partition %s of the ledger lets %s through', c.relname, CASE WHEN t.updates THEN 'TRUNCATE' ELSE 'UPDATE and DELETE' END)
+ FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid LEFT JOIN cellquota.v_ledger_parts p ON p.part = c.relname AND ($1 = '' OR p.campaign_id = $1)
+   CROSS JOIN LATERAL (SELECT coalesce(bool_or(g.tgtype & 24 = 24 AND g.tgtype & 2 = 2), false) AS updates, coalesce(bool_or(g.tgtype & 32 = 32), false) AS truncates
+     FROM pg_trigger g WHERE g.tgrelid = c.oid AND g.tgenabled IN ('O', 'A')) t
+ WHERE i.inhparent = 'cellquota.ledger'::regclass AND NOT (t.updates AND t.truncates) AND ($1 = '' OR p.campaign_id IS NOT NULL) LIMIT $2)
+UNION ALL
+(SELECT 'I6', i.campaign_id, i.sku_id, format('message %s of request %s is %s, and reservation %s is %s, its order %s', i.event_id, i.request_id, i.outcome, i.reservation_id,
+   coalesce(r.state, 'missing'), coalesce(o.order_id, 'missing'))
+ FROM cellquota.v_inbox i LEFT JOIN cellquota.v_reservations r USING (reservation_id) LEFT JOIN cellquota.v_orders o USING (reservation_id)
+ WHERE ($1 = '' OR i.campaign_id = $1) AND i.outcome = 'ORDERED' AND (r.reservation_id IS NULL OR o.order_id IS NULL) LIMIT $2)
 UNION ALL
 (SELECT 'I7', campaign_id, sku_id, format('reservation %s: %s RESERVE, %s CONFIRM, %s RELEASE', business_no, reserves, confirms, releases)
  FROM acts WHERE reserves <> 1 OR confirms + releases > 1 LIMIT $2)

@@ -8,6 +8,7 @@ WITH r AS MATERIALIZED (
   UNION SELECT reservation_id FROM cellquota.v_orders WHERE (($1 = 'request' AND request_id = $2) OR ($1 = 'reservation' AND reservation_id = $2) OR ($1 = 'order' AND order_id = $2) OR ($1 = 'user' AND user_id = $2))
     AND ($3 = '' OR campaign_id = $3) AND ($4 = '' OR sku_id = $4) AND ($5 = '' OR user_id = $5)
   UNION SELECT o.reservation_id FROM cellquota.v_payments p JOIN cellquota.v_orders o USING (order_id) WHERE $1 = 'payment' AND (p.payment_id = $2 OR p.refund_id = $2)
+  UNION SELECT o.reservation_id FROM cellquota.v_refunds f JOIN cellquota.v_orders o USING (order_id) WHERE $1 = 'payment' AND f.refund_id = $2
   UNION SELECT reservation_id FROM cellquota.v_tokens WHERE $1 = 'token' AND token_id = $2 AND reservation_id IS NOT NULL
   UNION SELECT business_no FROM cellquota.v_ledger WHERE $1 = 'entry' AND entry_id = CASE $1 WHEN 'entry' THEN $2::bigint END AND action IN ('RESERVE', 'CONFIRM', 'RELEASE')
   UNION SELECT substr(aggregate, 5) FROM cellquota.v_outbox WHERE $1 = 'event' AND outbox_id = substring($2 FROM '^outbox-.+-([0-9]+)$')::bigint AND aggregate LIKE 'req/%'
@@ -32,6 +33,13 @@ SELECT * FROM (
     FROM cellquota.v_ledger l WHERE l.business_no IN (SELECT reservation_id FROM r) OR l.entry_id IN (SELECT entry_id FROM asked)
   UNION ALL SELECT p.updated_at, 'payment', p.state, jsonb_build_object('payment_id', p.payment_id, 'order_id', p.order_id, 'amount', p.amount, 'currency', p.currency,
       'refund_id', p.refund_id, 'created_at', p.created_at) FROM cellquota.v_payments p JOIN cellquota.v_orders o USING (order_id) JOIN r ON r.reservation_id = o.reservation_id
+  UNION ALL SELECT coalesce(f.refunded_at, f.requested_at), 'refund', f.state, jsonb_build_object('refund_id', f.refund_id, 'order_id', f.order_id, 'payment_id', f.payment_id, 'amount', f.amount, 'currency', f.currency,
+      'cause', f.cause, 'actor', f.actor, 'reason', f.reason, 'restocked', f.restocked, 'asks', f.asks, 'answer', f.answer, 'requested_at', f.requested_at)
+    FROM cellquota.v_refunds f JOIN cellquota.v_orders o USING (order_id) JOIN r ON r.reservation_id = o.reservation_id
+  -- a finding has an age, no time: when it was found, to the second
+  UNION ALL SELECT cellquota.now() - make_interval(secs => age_seconds), 'finding', kind || ' ' || state, jsonb_build_object('finding_id', finding_id, 'campaign_id', campaign_id, 'sku_id', sku_id, 'event_id', event_id,
+      'reservation_id', reservation_id, 'units', units, 'action', action)
+    FROM cellquota.v_findings WHERE reservation_id IN (SELECT reservation_id FROM r) OR event_id IN (SELECT 'reserve-' || reservation_id FROM r)
   UNION ALL SELECT coalesce(published_at, created_at), 'outbox', event_type || ' ' || state, jsonb_build_object('outbox_id', outbox_id, 'aggregate', aggregate, 'attempts', attempts, 'created_at', created_at)
     FROM cellquota.v_outbox WHERE aggregate IN (SELECT 'req/' || reservation_id FROM r) OR ($1 = 'event' AND outbox_id = substring($2 FROM '^outbox-.+-([0-9]+)$')::bigint)
   UNION ALL SELECT applied_at, 'adjustment', kind || ' ' || outcome, jsonb_build_object('adjustment_id', adjustment_id, 'campaign_id', campaign_id, 'sku_id', sku_id, 'units', units,
