@@ -93,6 +93,27 @@ func (r shardStocks) Stock(ctx context.Context, spec core.CellSpec, key core.Boo
 	return core.StockFacts{Key: key}, nil
 }
 
+// Stocks implements drain.Shards.
+func (r shardStocks) Stocks(ctx context.Context, spec core.CellSpec) ([]core.StockFacts, error) {
+	s, err := r.reader.Snapshot(ctx, spec.Shard.ReaderDSNFile)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close(ctx)
+	rows, err := s.Stocks(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	out := make([]core.StockFacts, len(rows))
+	for i, row := range rows {
+		key := core.BookKey{Campaign: ids.CampaignID(row.Campaign), SKU: ids.SKUID(row.SKU)}
+		if out[i], err = stockFacts(key, row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 func stockFacts(key core.BookKey, row shards.Stock) (core.StockFacts, error) {
 	out := core.StockFacts{Key: key, Version: row.Version, AdjustmentVersion: row.AdjustmentVersion, LastNumber: row.LastNumber, LastAdjustmentID: row.LastAdjustmentID, BookRecordID: row.BookRecordID}
 	for _, units := range []struct {

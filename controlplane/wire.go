@@ -19,6 +19,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/check"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/deletion"
+	"github.com/cellquota/cellquota/controlplane/drain"
 	"github.com/cellquota/cellquota/controlplane/election"
 	"github.com/cellquota/cellquota/controlplane/hygiene"
 	"github.com/cellquota/cellquota/controlplane/intent"
@@ -99,6 +100,7 @@ type parts struct {
 	routes   *api.Routes
 	planner  *planner.Planner
 	recovery *recovery.Driver
+	drains   *drain.Driver
 	election *election.Election
 	peers    *peers.Peers
 	archive  archive.Archive // nil: none is configured
@@ -264,6 +266,7 @@ func (p *parts) openShard(ctx context.Context, spec core.CellSpec) (recovery.Sha
 func (p *parts) drivers() planner.ByKind {
 	fences := reclaim.New(reclaim.Config{RetryInterval: p.cfg.Fence.RetryInterval, CloseGrace: p.cfg.Restore.CloseGrace}, p.store, p.view, p.fencer, p.clock, p.log)
 	moves := quota.Deps{Store: p.store, View: p.view, Clock: p.clock, Log: p.log}
+	p.drains = drain.New(drain.Deps{Store: p.store, View: p.view, Shards: shardStocks{p.shards}, Clock: p.clock, Log: p.log})
 	p.recovery = &recovery.Driver{Store: p.store, View: p.view, Open: p.openShard, Clock: p.clock, Log: p.log}
 	return planner.ByKind{
 		core.OperationRecover:   p.recovery,
@@ -271,6 +274,8 @@ func (p *parts) drivers() planner.ByKind {
 		core.OperationReclaim:   fences,
 		core.OperationRestore:   fences,
 		core.OperationWriteOff:  fences,
+		core.OperationRetire:    fences,
+		core.OperationDrain:     p.drains,
 		core.OperationCancel:    p.settle,
 		core.OperationDelete:    deletion.Driver{Store: p.store, View: p.view},
 		core.OperationTransfer:  quota.Transfers{Deps: moves},
@@ -322,10 +327,11 @@ func (p *parts) mirrors() api.Mirrors { return api.Mirrors{View: p.view, Dial: p
 // register lists the services.
 func (p *parts) register(server *grpc.Server) error {
 	dial := p.dialCell
-	cells := &api.Cells{Intent: p.intent, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial, StaleAfter: p.cfg.Link.ReportStaleAfter, SecretsDir: p.cfg.SecretsDir, Checker: check.New(check.Config(p.cfg.CellCheck), p.clock).Encrypted(!p.cfg.Dev)}
 	accounts := undersell.Reader{Plane: undersell.Fresh{Store: p.store, View: p.view}, Shards: p.shards, Clock: p.clock}
 	whole := accounts
 	whole.Totals = true
+	orders := &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer, Intent: p.intent}
+	cells := &api.Cells{Intent: p.intent, Orders: orders, Drains: p.drains, View: p.view, Liveness: liveness{p.hub, p.clock}, Shards: reachable{p.shards}, Peers: p.peers, Dial: dial, StaleAfter: p.cfg.Link.ReportStaleAfter, SecretsDir: p.cfg.SecretsDir, Checker: check.New(check.Config(p.cfg.CellCheck), p.clock).Encrypted(!p.cfg.Dev)}
 	reports, err := api.NewReports(api.ReportDeps{
 		Cells: cells, Routes: p.routes, Etcd: p.store, Reader: p.shards, Uncompared: p.planner.Uncompared, Certificates: p.certificates, Audit: audit.Reader{Store: p.store, Archive: p.archive}, Registry: p.registry,
 		Accounts: accounts, CampaignReports: campaignreport.Reader{Accounts: whole, Archive: p.archive, Clock: p.clock}, History: settle.History{Archive: p.archive}, AccountMetrics: p.metrics,
@@ -336,7 +342,7 @@ func (p *parts) register(server *grpc.Server) error {
 	}
 	pb.RegisterCellAdminServiceServer(server, cells)
 	pb.RegisterRecoveryServiceServer(server, &api.Recovery{Orders: &recovery.Orders{Intent: p.intent, Driver: p.recovery}})
-	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: &reclaim.Orders{Store: p.store, View: p.view, Shards: p.fencer, Intent: p.intent}})
+	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: orders})
 	pb.RegisterReportServiceServer(server, reports)
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle, Preflight: preflight.Preflight{
 		Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes,

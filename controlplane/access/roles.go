@@ -36,14 +36,17 @@ var (
 
 // table is role × RPC: who may call each method.
 var table = map[string][]string{
-	pb.CellAdminService_CreateCell_FullMethodName: provisioners,
-	pb.CellAdminService_GetCell_FullMethodName:    orReplica,
-	pb.CellAdminService_ListCells_FullMethodName:  orReplica,
-	pb.CellAdminService_GetGate_FullMethodName:    everyOperator,
-	pb.CellAdminService_UpdateCell_FullMethodName: provisioners,
-	pb.CellAdminService_CheckCell_FullMethodName:  provisioners,
-	pb.CellAdminService_PauseCell_FullMethodName:  provisioners,
-	pb.CellAdminService_ResumeCell_FullMethodName: provisioners,
+	pb.CellAdminService_CreateCell_FullMethodName:    provisioners,
+	pb.CellAdminService_GetCell_FullMethodName:       orReplica,
+	pb.CellAdminService_ListCells_FullMethodName:     orReplica,
+	pb.CellAdminService_GetGate_FullMethodName:       everyOperator,
+	pb.CellAdminService_UpdateCell_FullMethodName:    provisioners,
+	pb.CellAdminService_CheckCell_FullMethodName:     provisioners,
+	pb.CellAdminService_PauseCell_FullMethodName:     provisioners,
+	pb.CellAdminService_ResumeCell_FullMethodName:    provisioners,
+	pb.CellAdminService_DrainCell_FullMethodName:     provisioners,
+	pb.CellAdminService_RetireCell_FullMethodName:    provisioners,
+	pb.CellAdminService_RebuildMirror_FullMethodName: provisioners,
 
 	pb.FenceService_FenceCell_FullMethodName:   sre,
 	pb.FenceService_ReclaimCell_FullMethodName: sre,

@@ -12,6 +12,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/intent"
+	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/transport"
@@ -43,6 +44,9 @@ type Cells struct {
 	View     *view.View
 	Liveness Liveness
 	Shards   Shards
+	// Orders and Drains take cells out of service.
+	Orders *reclaim.Orders
+	Drains Drains
 	// Peers are the other replicas; nil: this one is alone and knows everything.
 	Peers Peers
 	// StaleAfter is the age from which a report is stale; 0: 5 s.

@@ -16,6 +16,10 @@ const (
 	OperationRestore = "restore-cell"
 	// OperationWriteOff gives up a cell whose shard is gone for good.
 	OperationWriteOff = "write-off-cell"
+	OperationDrain    = "drain-cell"
+	OperationRetire   = "retire-cell"
+	// OperationRebuild has a cell make the mirrors of a campaign anew.
+	OperationRebuild = "rebuild-mirror"
 	// OperationRecover takes the books from the shards after etcd lost its past.
 	OperationRecover   = "recover-store"
 	OperationPublish   = "publish-campaign"
@@ -144,13 +148,29 @@ func (o Operation) About() (campaign ids.CampaignID, sku ids.SKUID, ok bool) {
 // an operation on many cells or the store.
 func (o Operation) AboutCell() ids.CellID {
 	switch {
-	case o.Kind == OperationFence, o.Kind == OperationReclaim, o.Kind == OperationRestore, o.Kind == OperationWriteOff:
+	case o.Kind == OperationFence, o.Kind == OperationReclaim, o.Kind == OperationRestore, o.Kind == OperationWriteOff,
+		o.Kind == OperationDrain, o.Kind == OperationRetire:
 		return ids.CellID(o.Subject)
+	case o.Kind == OperationRebuild:
+		cell, _, _ := o.Mirrors()
+		return cell
 	case o.Kind == OperationTransfer && len(o.Moves) > 0:
 		return o.Moves[0].From
 	default:
 		return ""
 	}
+}
+
+// MirrorsOf is the subject of a rebuild of a cell's mirrors; no SKU: all of the
+// campaign's.
+func MirrorsOf(cell ids.CellID, campaign ids.CampaignID, sku ids.SKUID) string {
+	return strings.TrimSuffix(strings.Join([]string{string(cell), string(campaign), string(sku)}, "/"), "/")
+}
+
+// Mirrors reads the subject of a rebuild.
+func (o Operation) Mirrors() (ids.CellID, ids.CampaignID, ids.SKUID) {
+	parts := append(strings.SplitN(o.Subject, "/", 3), "", "")
+	return ids.CellID(parts[0]), ids.CampaignID(parts[1]), ids.SKUID(parts[2])
 }
 
 // SameParameters is nil when a repeat asks for what the operation was made from.

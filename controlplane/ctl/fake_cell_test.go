@@ -2,7 +2,9 @@ package ctl
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/cellquota/cellquota/internal/rpcstatus"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
@@ -23,6 +25,34 @@ func (f *fake) PauseCell(_ context.Context, in *pb.PauseCellRequest) (*pb.PauseC
 func (f *fake) ResumeCell(_ context.Context, in *pb.ResumeCellRequest) (*pb.ResumeCellResponse, error) {
 	f.note(in)
 	return &pb.ResumeCellResponse{OperationId: in.GetOperationId(), Cell: cell(in.GetCellId(), pb.CellState_CELL_STATE_ACTIVE)}, nil
+}
+
+// DrainCell gives 1,200 units back; cell-3 never ends.
+func (f *fake) DrainCell(_ context.Context, in *pb.DrainCellRequest) (*pb.DrainCellResponse, error) {
+	f.note(in)
+	out := &pb.DrainCellResponse{OperationId: in.GetOperationId(), Cell: cell(in.GetCellId(), pb.CellState_CELL_STATE_DRAINING)}
+	switch {
+	case in.GetAbort():
+		out.Cell.State = pb.CellState_CELL_STATE_ACTIVE
+	case in.GetValidateOnly():
+		out.Returned = []*pb.SkuUnits{{CampaignId: "demo", SkuId: "phone-x", Units: 1200}}
+		out.Blockers = []string{"it is home to 1024 buckets of campaign demo"}
+	default:
+		out.Operation = f.run(in.GetOperationId(), "drain-cell", in.GetCellId())
+	}
+	return out, nil
+}
+
+// RetireCell refuses cell-1, which still sells.
+func (f *fake) RetireCell(_ context.Context, in *pb.RetireCellRequest) (*pb.RetireCellResponse, error) {
+	f.note(in)
+	if in.GetCellId() == "cell-1" {
+		return nil, fmt.Errorf("%w: drain or fence the cell first", rpcstatus.ErrFailedPrecondition)
+	}
+	if in.GetValidateOnly() {
+		return &pb.RetireCellResponse{OperationId: in.GetOperationId()}, nil
+	}
+	return &pb.RetireCellResponse{OperationId: in.GetOperationId(), Operation: f.run(in.GetOperationId(), "retire-cell", in.GetCellId())}, nil
 }
 
 // CheckCell finds cell-1 well and everything else faulty.

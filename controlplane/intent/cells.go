@@ -14,7 +14,8 @@ import (
 
 // ProvisionCell makes a cell known, creates its topic, installs its fence row and
 // makes it ACTIVE. Each step is idempotent: a repeat goes on where the last try
-// ended. The same id with another spec is core.ErrCellExists.
+// ended. The same id with another spec is core.ErrCellExists, and so is the id of a
+// cell that was retired, with whatever spec: books, orders and evidence name it.
 func (s *Service) ProvisionCell(ctx context.Context, who Caller, spec core.CellSpec, operationID string, validateOnly bool) (core.Cell, error) {
 	if v := s.CellFaults(spec); len(v) > 0 {
 		return core.Cell{}, rpcstatus.Invalid(v...)
@@ -47,6 +48,9 @@ func (s *Service) knowCell(ctx context.Context, who Caller, spec core.CellSpec, 
 		}
 		if known {
 			out = present
+			if present.State == core.CellRetired {
+				return rpcstatus.With(fmt.Errorf("%w: %s is RETIRED: its id is never used again, choose another", core.ErrCellExists, spec.ID), map[string]string{"cell_id": string(spec.ID), "state": present.State.String()}, nil, 0)
+			}
 			if !present.Spec.Equal(spec) {
 				return rpcstatus.With(fmt.Errorf("%w: %s", core.ErrCellExists, spec.ID), map[string]string{"cell_id": string(spec.ID)}, nil, 0)
 			}

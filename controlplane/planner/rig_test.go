@@ -195,6 +195,10 @@ func (s *shard) take(d *pb.Directive) *pb.DirectiveResult {
 		return nil // not now
 	}
 	s.last[key]++
+	if a.GetVoid() {
+		s.applied[a.GetAdjustmentId()], result.Outcome = pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_VOIDED, pb.AdjustmentOutcome_ADJUSTMENT_OUTCOME_VOIDED
+		return result
+	}
 	if a.GetKind() == pb.AdjustmentKind_ADJUSTMENT_KIND_RETURN {
 		s.granted[key] -= int64(a.GetUnits())
 	} else {

@@ -248,7 +248,7 @@ func (p *Planner) sendAdjustment(ctx context.Context, leader core.Leader, facts 
 		DirectiveId: a.ID, Term: convert.Term(leader.Term), FenceVersion: a.FenceVersion,
 		Kind: &pb.Directive_Adjustment{Adjustment: &pb.AdjustmentOrder{
 			AdjustmentId: a.ID, CampaignId: string(a.Key.Campaign), SkuId: string(a.Key.SKU), Number: a.Number,
-			Kind: pb.AdjustmentKind(a.Kind), Units: a.Units.Int32(), BookRecordId: facts.Record.ID,
+			Kind: pb.AdjustmentKind(a.Kind), Units: a.Units.Int32(), BookRecordId: facts.Record.ID, Void: voids(facts, a),
 		}},
 	})
 }
@@ -264,8 +264,15 @@ func sendable(f store.Facts, a core.Adjustment) bool {
 	case core.CellActive:
 		return toldToCells(f.Campaign)
 	case core.CellDraining:
-		return a.Kind == core.KindReturn
+		return true
 	default:
 		return false
 	}
+}
+
+// voids: a grant that no shard has applied when its cell began to drain is void. Its
+// number is taken all the same, or the returns behind it would wait for ever; a shard
+// that has applied it says so, and it is given back.
+func voids(f store.Facts, a core.Adjustment) bool {
+	return a.Kind == core.KindGrant && f.Cells[a.Cell].State == core.CellDraining
 }

@@ -1,6 +1,7 @@
 package reclaim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -72,6 +73,8 @@ type work struct {
 	fencedAt time.Time
 	// attested is whose word a write-off stands on, once it is stored.
 	attested fencing.Attestation
+	// step names the present step where the machine's state does not.
+	step string
 }
 
 // errNotYet: the step has to wait, and nothing is wrong.
@@ -121,8 +124,11 @@ func (d *Driver) forget(id string) {
 // advance carries out what is due until one outcome is stored; then the records
 // are read again. At rest, the operation is done.
 func (d *Driver) advance(ctx context.Context, w *work) error {
-	if w.op.Kind == core.OperationWriteOff {
+	switch w.op.Kind {
+	case core.OperationWriteOff:
 		return d.advanceWriteOff(ctx, w)
+	case core.OperationRetire:
+		return d.advanceRetire(ctx, w)
 	}
 	if w.reclaim.State >= fencing.Reclaimed && w.cell.State == core.CellFenced && !w.cell.Reclaimed {
 		return d.writeReclaimed(ctx, w)
@@ -187,7 +193,7 @@ func (d *Driver) wait(ctx context.Context, w *work, cause error) error {
 	case !errors.Is(cause, errNotYet):
 		d.log.WarnContext(ctx, "operation waits", w.fields("operation_waits", telemetry.Failure(cause, rpcstatus.Reason(cause), true)...)...)
 	}
-	step := w.reclaim.State.String()
+	step := cmp.Or(w.step, w.reclaim.State.String())
 	if w.op.Step == step && w.op.Detail == cause.Error() {
 		return nil
 	}
@@ -269,6 +275,6 @@ func (d *Driver) end(ctx context.Context, w *work, state core.OperationState, de
 func (w *work) fields(event string, more ...any) []any {
 	return append([]any{
 		telemetry.Event, event, telemetry.CellID, w.op.Subject, telemetry.FenceVersion, w.cell.FenceVersion, "operation_id", w.op.ID,
-		"kind", w.op.Kind, "step", w.reclaim.State.String(),
+		"kind", w.op.Kind, "step", cmp.Or(w.step, w.reclaim.State.String()),
 	}, more...)
 }

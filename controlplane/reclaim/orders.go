@@ -15,7 +15,7 @@ import (
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
-// Orders accepts fences, reclaims, restores and write-offs. Safe for concurrent use,
+// Orders accepts fences, reclaims, restores, write-offs, drains and retirements. Safe for concurrent use,
 // on any replica.
 type Orders struct {
 	Store  *store.Store
@@ -103,13 +103,14 @@ func (o *Orders) Restore(ctx context.Context, who intent.Caller, cell ids.CellID
 	})
 }
 
-// order is what the three have in common.
+// order is what they have in common.
 type order struct {
 	kind, id, parameters, reason string
 	cell                         ids.CellID
 	expected                     int64
 	validateOnly                 bool
-	event                        fencing.CellEvent // zero kind: the cell must be FENCED
+	may                          func(core.Cell) error // refuses the caller the cell; nil: nobody
+	event                        fencing.CellEvent     // zero kind: the cell must be FENCED
 	edit                         func(core.Operation, core.Cell) (core.Operation, core.Cell)
 }
 
@@ -139,7 +140,12 @@ func (o *Orders) try(tx *store.Tx, who intent.Caller, in order) (core.Operation,
 		return core.Operation{}, err
 	}
 	if !known {
-		return core.Operation{}, rpcstatus.With(fmt.Errorf("%w: %s", core.ErrUnknownCell, in.cell), map[string]string{"cell_id": string(in.cell)}, nil, 0)
+		return core.Operation{}, orUnknown(nil, in.cell)
+	}
+	if in.may != nil {
+		if err := in.may(cell); err != nil {
+			return core.Operation{}, err
+		}
 	}
 	if in.expected != 0 && in.expected != cell.Version {
 		return core.Operation{}, core.VersionConflict(in.expected, cell.Version)
@@ -148,7 +154,7 @@ func (o *Orders) try(tx *store.Tx, who intent.Caller, in order) (core.Operation,
 	if err != nil {
 		return core.Operation{}, err
 	}
-	if err := free(tx, cell); err != nil {
+	if err := free(tx, cell, in.kind); err != nil {
 		return core.Operation{}, err
 	}
 	op, next = in.edit(core.Operation{
@@ -165,6 +171,14 @@ func (o *Orders) try(tx *store.Tx, who intent.Caller, in order) (core.Operation,
 	}))
 }
 
+// orUnknown is an error, or that nobody knows the cell.
+func orUnknown(err error, cell ids.CellID) error {
+	if err != nil {
+		return err
+	}
+	return rpcstatus.With(fmt.Errorf("%w: %s", core.ErrUnknownCell, cell), map[string]string{"cell_id": string(cell)}, nil, 0)
+}
+
 func same(op core.Operation, begun bool, parameters string) error {
 	if !begun {
 		return nil
@@ -172,8 +186,9 @@ func same(op core.Operation, begun bool, parameters string) error {
 	return op.SameParameters(parameters)
 }
 
-// judge asks the table of package fencing. A fence moves the record; a restore
-// does so later, when everything that the fence proved is booked.
+// judge asks the table of package fencing. A fence or a drain moves the record; a
+// restore does so later, when everything that the fence proved is booked, and a
+// retirement when the shard has been looked at.
 func (o *Orders) judge(cell core.Cell, cells map[ids.CellID]core.Cell, in order) (core.Cell, error) {
 	if in.event.Kind == 0 {
 		if cell.State != core.CellFenced {
@@ -194,7 +209,7 @@ func (o *Orders) judge(cell core.Cell, cells map[ids.CellID]core.Cell, in order)
 	if err != nil {
 		return cell, rpcstatus.With(refusalOf(err), map[string]string{"cell_id": string(cell.Spec.ID), "state": snapshot.CellState(cell).String(), "version": strconv.FormatInt(cell.Version, 10)}, nil, 0)
 	}
-	if in.event.Kind == fencing.Fence {
+	if in.event.Kind == fencing.Fence || in.event.Kind == fencing.Drain {
 		cell.State, cell.FenceVersion = core.CellState(next.State.Stored()), next.Version.Int64()
 	}
 	return cell, nil
@@ -215,14 +230,14 @@ func refusalOf(err error) error {
 	return err
 }
 
-// free refuses a cell that another open operation has. A restore under way is the
-// exception: a fence may always take the right to write away again.
-func free(tx *store.Tx, cell core.Cell) error {
+// free refuses a cell that another open operation has. A restore under way is an
+// exception, and so is a drain: a fence may always take the right to write away.
+func free(tx *store.Tx, cell core.Cell, kind string) error {
 	if cell.OperationID == "" || cell.State == core.CellRestoring {
 		return nil
 	}
 	owner, known, err := tx.Operation(cell.OperationID)
-	if err != nil || !known || owner.State.Terminal() {
+	if err != nil || !known || owner.State.Terminal() || owner.Kind == core.OperationDrain && kind == core.OperationFence {
 		return err
 	}
 	return rpcstatus.With(fmt.Errorf("%w: operation %s (%s) has cell %s", core.ErrCellState, owner.ID, owner.Kind, cell.Spec.ID),

@@ -43,6 +43,10 @@ func (d *Driver) resume(ctx context.Context, leader core.Leader, id string) (*wo
 	if w.cell.OperationID != id {
 		return w, d.lost(ctx, w)
 	}
+	if op.Kind == core.OperationRetire {
+		w.placeRetire()
+		return w, nil
+	}
 	if err := d.place(ctx, w); err != nil {
 		return nil, err
 	}

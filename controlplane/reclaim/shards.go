@@ -23,6 +23,7 @@ type Shard interface {
 	Activate(ctx context.Context, cell string, version fencing.Version, reason string) error
 	Row(ctx context.Context) (fencer.Row, error)
 	Preview(ctx context.Context) ([]fencing.SKUFacts, error)
+	Unfinished(ctx context.Context, campaigns []string) (fencer.Unfinished, error)
 	Close(ctx context.Context) error
 }
 

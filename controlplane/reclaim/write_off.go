@@ -51,7 +51,7 @@ func (o *Orders) tryWriteOff(ctx context.Context, tx *store.Tx, who intent.Calle
 		return core.Operation{}, err
 	}
 	if !known {
-		return core.Operation{}, rpcstatus.With(fmt.Errorf("%w: %s", core.ErrUnknownCell, in.cell), map[string]string{"cell_id": string(in.cell)}, nil, 0)
+		return core.Operation{}, orUnknown(nil, in.cell)
 	}
 	snapshot := o.View.Snapshot()
 	if err := mayBeLost(snapshot, cell); err != nil {

@@ -16,7 +16,8 @@ import (
 // past that was lost: they end, and whoever still wants them orders them again.
 func goesOn(op core.Operation) bool {
 	switch op.Kind {
-	case core.OperationFence, core.OperationReclaim, core.OperationRestore, core.OperationPublish, core.OperationDelete:
+	case core.OperationFence, core.OperationReclaim, core.OperationRestore, core.OperationPublish, core.OperationDelete,
+		core.OperationDrain, core.OperationRetire:
 		return true
 	case core.OperationCancel, core.OperationWriteOff:
 		return len(op.Steps) > 0

@@ -2376,6 +2376,472 @@ func (x *ResumeCellResponse) GetOperationId() string {
 	return ""
 }
 
+// DrainCellRequest names a cell.
+type DrainCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell.
+	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// Caller's id of this mutation.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Print what it would give back and what would block; change nothing.
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version of the cell's record that the caller saw; 0: any. Another one is ABORTED.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// End a drain: the cell is ACTIVE again and sells what it is granted from now on.
+	Abort         bool `protobuf:"varint,6,opt,name=abort,proto3" json:"abort,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCellRequest) Reset() {
+	*x = DrainCellRequest{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCellRequest) ProtoMessage() {}
+
+func (x *DrainCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCellRequest.ProtoReflect.Descriptor instead.
+func (*DrainCellRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *DrainCellRequest) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *DrainCellRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *DrainCellRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *DrainCellRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *DrainCellRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DrainCellRequest) GetAbort() bool {
+	if x != nil {
+		return x.Abort
+	}
+	return false
+}
+
+// DrainCellResponse holds the operation, or the preview.
+type DrainCellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation; of an abort the drain that it ended. Absent for validate_only, and for an abort of a
+	// drain that had ended.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Of the request.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// With validate_only: available units that it would give back.
+	Returned []*SkuUnits `protobuf:"bytes,3,rep,name=returned,proto3" json:"returned,omitempty"`
+	// With validate_only: what else is in the way of its end, in words.
+	Blockers []string `protobuf:"bytes,4,rep,name=blockers,proto3" json:"blockers,omitempty"`
+	// The cell.
+	Cell          *Cell `protobuf:"bytes,5,opt,name=cell,proto3" json:"cell,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainCellResponse) Reset() {
+	*x = DrainCellResponse{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainCellResponse) ProtoMessage() {}
+
+func (x *DrainCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainCellResponse.ProtoReflect.Descriptor instead.
+func (*DrainCellResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *DrainCellResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *DrainCellResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *DrainCellResponse) GetReturned() []*SkuUnits {
+	if x != nil {
+		return x.Returned
+	}
+	return nil
+}
+
+func (x *DrainCellResponse) GetBlockers() []string {
+	if x != nil {
+		return x.Blockers
+	}
+	return nil
+}
+
+func (x *DrainCellResponse) GetCell() *Cell {
+	if x != nil {
+		return x.Cell
+	}
+	return nil
+}
+
+// RetireCellRequest names a cell.
+type RetireCellRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell.
+	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// Caller's id of this mutation.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,3,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version of the cell's record that the caller saw; 0: any. Another one is ABORTED.
+	ExpectedVersion int64 `protobuf:"varint,4,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireCellRequest) Reset() {
+	*x = RetireCellRequest{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireCellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireCellRequest) ProtoMessage() {}
+
+func (x *RetireCellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireCellRequest.ProtoReflect.Descriptor instead.
+func (*RetireCellRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *RetireCellRequest) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *RetireCellRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *RetireCellRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *RetireCellRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *RetireCellRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RetireCellResponse holds the operation.
+type RetireCellResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation; absent for validate_only.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireCellResponse) Reset() {
+	*x = RetireCellResponse{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireCellResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireCellResponse) ProtoMessage() {}
+
+func (x *RetireCellResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireCellResponse.ProtoReflect.Descriptor instead.
+func (*RetireCellResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *RetireCellResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *RetireCellResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+// RebuildMirrorRequest names the mirrors of one campaign in one cell.
+type RebuildMirrorRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cell.
+	CellId string `protobuf:"bytes,1,opt,name=cell_id,json=cellId,proto3" json:"cell_id,omitempty"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,2,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// One SKU of it; empty: all. Where the purchase scope is CAMPAIGN, one mirror holds all.
+	SkuId string `protobuf:"bytes,3,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Caller's id of this mutation.
+	OperationId string `protobuf:"bytes,4,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,5,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version of the cell's record that the caller saw; 0: any. Another one is ABORTED.
+	ExpectedVersion int64 `protobuf:"varint,6,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason        string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebuildMirrorRequest) Reset() {
+	*x = RebuildMirrorRequest{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebuildMirrorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebuildMirrorRequest) ProtoMessage() {}
+
+func (x *RebuildMirrorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebuildMirrorRequest.ProtoReflect.Descriptor instead.
+func (*RebuildMirrorRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RebuildMirrorRequest) GetCellId() string {
+	if x != nil {
+		return x.CellId
+	}
+	return ""
+}
+
+func (x *RebuildMirrorRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *RebuildMirrorRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *RebuildMirrorRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *RebuildMirrorRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *RebuildMirrorRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *RebuildMirrorRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RebuildMirrorResponse holds the operation.
+type RebuildMirrorResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation; absent for validate_only.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RebuildMirrorResponse) Reset() {
+	*x = RebuildMirrorResponse{}
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RebuildMirrorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RebuildMirrorResponse) ProtoMessage() {}
+
+func (x *RebuildMirrorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_admin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RebuildMirrorResponse.ProtoReflect.Descriptor instead.
+func (*RebuildMirrorResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_admin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *RebuildMirrorResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *RebuildMirrorResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
 var File_cellquota_v1_cell_admin_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
@@ -2555,7 +3021,41 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"_\n" +
 	"\x12ResumeCellResponse\x12&\n" +
 	"\x04cell\x18\x01 \x01(\v2\x12.cellquota.v1.CellR\x04cell\x12!\n" +
-	"\foperation_id\x18\x02 \x01(\tR\voperationId2\x9f\x05\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xcc\x01\n" +
+	"\x10DrainCellRequest\x12\x17\n" +
+	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05abort\x18\x06 \x01(\bR\x05abort\"\xe5\x01\n" +
+	"\x11DrainCellResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x122\n" +
+	"\breturned\x18\x03 \x03(\v2\x16.cellquota.v1.SkuUnitsR\breturned\x12\x1a\n" +
+	"\bblockers\x18\x04 \x03(\tR\bblockers\x12&\n" +
+	"\x04cell\x18\x05 \x01(\v2\x12.cellquota.v1.CellR\x04cell\"\xb7\x01\n" +
+	"\x11RetireCellRequest\x12\x17\n" +
+	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x03 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x04 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"n\n" +
+	"\x12RetireCellResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\"\xf2\x01\n" +
+	"\x14RebuildMirrorRequest\x12\x17\n" +
+	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x1f\n" +
+	"\vcampaign_id\x18\x02 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x03 \x01(\tR\x05skuId\x12!\n" +
+	"\foperation_id\x18\x04 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x05 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x06 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"q\n" +
+	"\x15RebuildMirrorResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId2\x98\a\n" +
 	"\x10CellAdminService\x12O\n" +
 	"\n" +
 	"CreateCell\x12\x1f.cellquota.v1.CreateCellRequest\x1a .cellquota.v1.CreateCellResponse\x12F\n" +
@@ -2567,7 +3067,11 @@ const file_cellquota_v1_cell_admin_proto_rawDesc = "" +
 	"\tCheckCell\x12\x1e.cellquota.v1.CheckCellRequest\x1a\x1f.cellquota.v1.CheckCellResponse\x12L\n" +
 	"\tPauseCell\x12\x1e.cellquota.v1.PauseCellRequest\x1a\x1f.cellquota.v1.PauseCellResponse\x12O\n" +
 	"\n" +
-	"ResumeCell\x12\x1f.cellquota.v1.ResumeCellRequest\x1a .cellquota.v1.ResumeCellResponse2\x84\x02\n" +
+	"ResumeCell\x12\x1f.cellquota.v1.ResumeCellRequest\x1a .cellquota.v1.ResumeCellResponse\x12L\n" +
+	"\tDrainCell\x12\x1e.cellquota.v1.DrainCellRequest\x1a\x1f.cellquota.v1.DrainCellResponse\x12O\n" +
+	"\n" +
+	"RetireCell\x12\x1f.cellquota.v1.RetireCellRequest\x1a .cellquota.v1.RetireCellResponse\x12X\n" +
+	"\rRebuildMirror\x12\".cellquota.v1.RebuildMirrorRequest\x1a#.cellquota.v1.RebuildMirrorResponse2\x84\x02\n" +
 	"\fFenceService\x12L\n" +
 	"\tFenceCell\x12\x1e.cellquota.v1.FenceCellRequest\x1a\x1f.cellquota.v1.FenceCellResponse\x12R\n" +
 	"\vReclaimCell\x12 .cellquota.v1.ReclaimCellRequest\x1a!.cellquota.v1.ReclaimCellResponse\x12R\n" +
@@ -2585,7 +3089,7 @@ func file_cellquota_v1_cell_admin_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_cell_admin_proto_rawDescData
 }
 
-var file_cellquota_v1_cell_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_cellquota_v1_cell_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_cellquota_v1_cell_admin_proto_goTypes = []any{
 	(*CellSpec)(nil),                        // 0: cellquota.v1.CellSpec
 	(*RedisSpec)(nil),                       // 1: cellquota.v1.RedisSpec
@@ -2619,10 +3123,16 @@ var file_cellquota_v1_cell_admin_proto_goTypes = []any{
 	(*PauseCellResponse)(nil),               // 29: cellquota.v1.PauseCellResponse
 	(*ResumeCellRequest)(nil),               // 30: cellquota.v1.ResumeCellRequest
 	(*ResumeCellResponse)(nil),              // 31: cellquota.v1.ResumeCellResponse
-	nil,                                     // 32: cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
-	(CellState)(0),                          // 33: cellquota.v1.CellState
-	(*GetGateResponse)(nil),                 // 34: cellquota.v1.GetGateResponse
-	(*Operation)(nil),                       // 35: cellquota.v1.Operation
+	(*DrainCellRequest)(nil),                // 32: cellquota.v1.DrainCellRequest
+	(*DrainCellResponse)(nil),               // 33: cellquota.v1.DrainCellResponse
+	(*RetireCellRequest)(nil),               // 34: cellquota.v1.RetireCellRequest
+	(*RetireCellResponse)(nil),              // 35: cellquota.v1.RetireCellResponse
+	(*RebuildMirrorRequest)(nil),            // 36: cellquota.v1.RebuildMirrorRequest
+	(*RebuildMirrorResponse)(nil),           // 37: cellquota.v1.RebuildMirrorResponse
+	nil,                                     // 38: cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
+	(CellState)(0),                          // 39: cellquota.v1.CellState
+	(*GetGateResponse)(nil),                 // 40: cellquota.v1.GetGateResponse
+	(*Operation)(nil),                       // 41: cellquota.v1.Operation
 }
 var file_cellquota_v1_cell_admin_proto_depIdxs = []int32{
 	1,  // 0: cellquota.v1.CellSpec.redis:type_name -> cellquota.v1.RedisSpec
@@ -2632,53 +3142,64 @@ var file_cellquota_v1_cell_admin_proto_depIdxs = []int32{
 	2,  // 4: cellquota.v1.KafkaSpec.tls:type_name -> cellquota.v1.StoreTls
 	3,  // 5: cellquota.v1.KafkaSpec.sasl:type_name -> cellquota.v1.KafkaSasl
 	0,  // 6: cellquota.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	33, // 7: cellquota.v1.Cell.state:type_name -> cellquota.v1.CellState
+	39, // 7: cellquota.v1.Cell.state:type_name -> cellquota.v1.CellState
 	6,  // 8: cellquota.v1.Cell.instances:type_name -> cellquota.v1.Instance
 	0,  // 9: cellquota.v1.CreateCellRequest.spec:type_name -> cellquota.v1.CellSpec
 	7,  // 10: cellquota.v1.CreateCellResponse.cell:type_name -> cellquota.v1.Cell
 	7,  // 11: cellquota.v1.GetCellResponse.cell:type_name -> cellquota.v1.Cell
 	7,  // 12: cellquota.v1.ListCellsResponse.cells:type_name -> cellquota.v1.Cell
-	34, // 13: cellquota.v1.CellAdminServiceGetGateResponse.processes:type_name -> cellquota.v1.GetGateResponse
-	32, // 14: cellquota.v1.CellAdminServiceGetGateResponse.unreachable:type_name -> cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
-	35, // 15: cellquota.v1.FenceCellResponse.operation:type_name -> cellquota.v1.Operation
+	40, // 13: cellquota.v1.CellAdminServiceGetGateResponse.processes:type_name -> cellquota.v1.GetGateResponse
+	38, // 14: cellquota.v1.CellAdminServiceGetGateResponse.unreachable:type_name -> cellquota.v1.CellAdminServiceGetGateResponse.UnreachableEntry
+	41, // 15: cellquota.v1.FenceCellResponse.operation:type_name -> cellquota.v1.Operation
 	18, // 16: cellquota.v1.FenceCellResponse.sealed:type_name -> cellquota.v1.SkuUnits
-	35, // 17: cellquota.v1.ReclaimCellResponse.operation:type_name -> cellquota.v1.Operation
+	41, // 17: cellquota.v1.ReclaimCellResponse.operation:type_name -> cellquota.v1.Operation
 	18, // 18: cellquota.v1.ReclaimCellResponse.reclaimed:type_name -> cellquota.v1.SkuUnits
 	18, // 19: cellquota.v1.ReclaimCellResponse.written_off:type_name -> cellquota.v1.SkuUnits
-	35, // 20: cellquota.v1.RestoreCellResponse.operation:type_name -> cellquota.v1.Operation
+	41, // 20: cellquota.v1.RestoreCellResponse.operation:type_name -> cellquota.v1.Operation
 	0,  // 21: cellquota.v1.UpdateCellRequest.spec:type_name -> cellquota.v1.CellSpec
 	7,  // 22: cellquota.v1.UpdateCellResponse.cell:type_name -> cellquota.v1.Cell
 	0,  // 23: cellquota.v1.CheckCellRequest.spec:type_name -> cellquota.v1.CellSpec
 	26, // 24: cellquota.v1.CheckCellResponse.findings:type_name -> cellquota.v1.CellFinding
 	7,  // 25: cellquota.v1.PauseCellResponse.cell:type_name -> cellquota.v1.Cell
 	7,  // 26: cellquota.v1.ResumeCellResponse.cell:type_name -> cellquota.v1.Cell
-	8,  // 27: cellquota.v1.CellAdminService.CreateCell:input_type -> cellquota.v1.CreateCellRequest
-	10, // 28: cellquota.v1.CellAdminService.GetCell:input_type -> cellquota.v1.GetCellRequest
-	12, // 29: cellquota.v1.CellAdminService.ListCells:input_type -> cellquota.v1.ListCellsRequest
-	14, // 30: cellquota.v1.CellAdminService.GetGate:input_type -> cellquota.v1.CellAdminServiceGetGateRequest
-	23, // 31: cellquota.v1.CellAdminService.UpdateCell:input_type -> cellquota.v1.UpdateCellRequest
-	25, // 32: cellquota.v1.CellAdminService.CheckCell:input_type -> cellquota.v1.CheckCellRequest
-	28, // 33: cellquota.v1.CellAdminService.PauseCell:input_type -> cellquota.v1.PauseCellRequest
-	30, // 34: cellquota.v1.CellAdminService.ResumeCell:input_type -> cellquota.v1.ResumeCellRequest
-	16, // 35: cellquota.v1.FenceService.FenceCell:input_type -> cellquota.v1.FenceCellRequest
-	19, // 36: cellquota.v1.FenceService.ReclaimCell:input_type -> cellquota.v1.ReclaimCellRequest
-	21, // 37: cellquota.v1.FenceService.RestoreCell:input_type -> cellquota.v1.RestoreCellRequest
-	9,  // 38: cellquota.v1.CellAdminService.CreateCell:output_type -> cellquota.v1.CreateCellResponse
-	11, // 39: cellquota.v1.CellAdminService.GetCell:output_type -> cellquota.v1.GetCellResponse
-	13, // 40: cellquota.v1.CellAdminService.ListCells:output_type -> cellquota.v1.ListCellsResponse
-	15, // 41: cellquota.v1.CellAdminService.GetGate:output_type -> cellquota.v1.CellAdminServiceGetGateResponse
-	24, // 42: cellquota.v1.CellAdminService.UpdateCell:output_type -> cellquota.v1.UpdateCellResponse
-	27, // 43: cellquota.v1.CellAdminService.CheckCell:output_type -> cellquota.v1.CheckCellResponse
-	29, // 44: cellquota.v1.CellAdminService.PauseCell:output_type -> cellquota.v1.PauseCellResponse
-	31, // 45: cellquota.v1.CellAdminService.ResumeCell:output_type -> cellquota.v1.ResumeCellResponse
-	17, // 46: cellquota.v1.FenceService.FenceCell:output_type -> cellquota.v1.FenceCellResponse
-	20, // 47: cellquota.v1.FenceService.ReclaimCell:output_type -> cellquota.v1.ReclaimCellResponse
-	22, // 48: cellquota.v1.FenceService.RestoreCell:output_type -> cellquota.v1.RestoreCellResponse
-	38, // [38:49] is the sub-list for method output_type
-	27, // [27:38] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	41, // 27: cellquota.v1.DrainCellResponse.operation:type_name -> cellquota.v1.Operation
+	18, // 28: cellquota.v1.DrainCellResponse.returned:type_name -> cellquota.v1.SkuUnits
+	7,  // 29: cellquota.v1.DrainCellResponse.cell:type_name -> cellquota.v1.Cell
+	41, // 30: cellquota.v1.RetireCellResponse.operation:type_name -> cellquota.v1.Operation
+	41, // 31: cellquota.v1.RebuildMirrorResponse.operation:type_name -> cellquota.v1.Operation
+	8,  // 32: cellquota.v1.CellAdminService.CreateCell:input_type -> cellquota.v1.CreateCellRequest
+	10, // 33: cellquota.v1.CellAdminService.GetCell:input_type -> cellquota.v1.GetCellRequest
+	12, // 34: cellquota.v1.CellAdminService.ListCells:input_type -> cellquota.v1.ListCellsRequest
+	14, // 35: cellquota.v1.CellAdminService.GetGate:input_type -> cellquota.v1.CellAdminServiceGetGateRequest
+	23, // 36: cellquota.v1.CellAdminService.UpdateCell:input_type -> cellquota.v1.UpdateCellRequest
+	25, // 37: cellquota.v1.CellAdminService.CheckCell:input_type -> cellquota.v1.CheckCellRequest
+	28, // 38: cellquota.v1.CellAdminService.PauseCell:input_type -> cellquota.v1.PauseCellRequest
+	30, // 39: cellquota.v1.CellAdminService.ResumeCell:input_type -> cellquota.v1.ResumeCellRequest
+	32, // 40: cellquota.v1.CellAdminService.DrainCell:input_type -> cellquota.v1.DrainCellRequest
+	34, // 41: cellquota.v1.CellAdminService.RetireCell:input_type -> cellquota.v1.RetireCellRequest
+	36, // 42: cellquota.v1.CellAdminService.RebuildMirror:input_type -> cellquota.v1.RebuildMirrorRequest
+	16, // 43: cellquota.v1.FenceService.FenceCell:input_type -> cellquota.v1.FenceCellRequest
+	19, // 44: cellquota.v1.FenceService.ReclaimCell:input_type -> cellquota.v1.ReclaimCellRequest
+	21, // 45: cellquota.v1.FenceService.RestoreCell:input_type -> cellquota.v1.RestoreCellRequest
+	9,  // 46: cellquota.v1.CellAdminService.CreateCell:output_type -> cellquota.v1.CreateCellResponse
+	11, // 47: cellquota.v1.CellAdminService.GetCell:output_type -> cellquota.v1.GetCellResponse
+	13, // 48: cellquota.v1.CellAdminService.ListCells:output_type -> cellquota.v1.ListCellsResponse
+	15, // 49: cellquota.v1.CellAdminService.GetGate:output_type -> cellquota.v1.CellAdminServiceGetGateResponse
+	24, // 50: cellquota.v1.CellAdminService.UpdateCell:output_type -> cellquota.v1.UpdateCellResponse
+	27, // 51: cellquota.v1.CellAdminService.CheckCell:output_type -> cellquota.v1.CheckCellResponse
+	29, // 52: cellquota.v1.CellAdminService.PauseCell:output_type -> cellquota.v1.PauseCellResponse
+	31, // 53: cellquota.v1.CellAdminService.ResumeCell:output_type -> cellquota.v1.ResumeCellResponse
+	33, // 54: cellquota.v1.CellAdminService.DrainCell:output_type -> cellquota.v1.DrainCellResponse
+	35, // 55: cellquota.v1.CellAdminService.RetireCell:output_type -> cellquota.v1.RetireCellResponse
+	37, // 56: cellquota.v1.CellAdminService.RebuildMirror:output_type -> cellquota.v1.RebuildMirrorResponse
+	17, // 57: cellquota.v1.FenceService.FenceCell:output_type -> cellquota.v1.FenceCellResponse
+	20, // 58: cellquota.v1.FenceService.ReclaimCell:output_type -> cellquota.v1.ReclaimCellResponse
+	22, // 59: cellquota.v1.FenceService.RestoreCell:output_type -> cellquota.v1.RestoreCellResponse
+	46, // [46:60] is the sub-list for method output_type
+	32, // [32:46] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_cell_admin_proto_init() }
@@ -2695,7 +3216,7 @@ func file_cellquota_v1_cell_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_cell_admin_proto_rawDesc), len(file_cellquota_v1_cell_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -19,14 +19,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CellAdminService_CreateCell_FullMethodName = "/cellquota.v1.CellAdminService/CreateCell"
-	CellAdminService_GetCell_FullMethodName    = "/cellquota.v1.CellAdminService/GetCell"
-	CellAdminService_ListCells_FullMethodName  = "/cellquota.v1.CellAdminService/ListCells"
-	CellAdminService_GetGate_FullMethodName    = "/cellquota.v1.CellAdminService/GetGate"
-	CellAdminService_UpdateCell_FullMethodName = "/cellquota.v1.CellAdminService/UpdateCell"
-	CellAdminService_CheckCell_FullMethodName  = "/cellquota.v1.CellAdminService/CheckCell"
-	CellAdminService_PauseCell_FullMethodName  = "/cellquota.v1.CellAdminService/PauseCell"
-	CellAdminService_ResumeCell_FullMethodName = "/cellquota.v1.CellAdminService/ResumeCell"
+	CellAdminService_CreateCell_FullMethodName    = "/cellquota.v1.CellAdminService/CreateCell"
+	CellAdminService_GetCell_FullMethodName       = "/cellquota.v1.CellAdminService/GetCell"
+	CellAdminService_ListCells_FullMethodName     = "/cellquota.v1.CellAdminService/ListCells"
+	CellAdminService_GetGate_FullMethodName       = "/cellquota.v1.CellAdminService/GetGate"
+	CellAdminService_UpdateCell_FullMethodName    = "/cellquota.v1.CellAdminService/UpdateCell"
+	CellAdminService_CheckCell_FullMethodName     = "/cellquota.v1.CellAdminService/CheckCell"
+	CellAdminService_PauseCell_FullMethodName     = "/cellquota.v1.CellAdminService/PauseCell"
+	CellAdminService_ResumeCell_FullMethodName    = "/cellquota.v1.CellAdminService/ResumeCell"
+	CellAdminService_DrainCell_FullMethodName     = "/cellquota.v1.CellAdminService/DrainCell"
+	CellAdminService_RetireCell_FullMethodName    = "/cellquota.v1.CellAdminService/RetireCell"
+	CellAdminService_RebuildMirror_FullMethodName = "/cellquota.v1.CellAdminService/RebuildMirror"
 )
 
 // CellAdminServiceClient is the client API for CellAdminService service.
@@ -53,6 +56,16 @@ type CellAdminServiceClient interface {
 	PauseCell(ctx context.Context, in *PauseCellRequest, opts ...grpc.CallOption) (*PauseCellResponse, error)
 	// ResumeCell undoes PauseCell.
 	ResumeCell(ctx context.Context, in *ResumeCellRequest, opts ...grpc.CallOption) (*ResumeCellResponse, error)
+	// DrainCell lets a cell sell nothing new and give back what it has: DRAINING, until it is retired or
+	// drain is aborted. Unpaid orders can be paid until they settle. The operation ends when the cell
+	// holds nothing unsold and no bucket of a sale that is not over, and says meanwhile what blocks.
+	DrainCell(ctx context.Context, in *DrainCellRequest, opts ...grpc.CallOption) (*DrainCellResponse, error)
+	// RetireCell takes a cell out for good: one that holds no units and no buckets of an unsettled
+	// campaign, and no open order. Its fence row is ended with proof and its id is never used again.
+	RetireCell(ctx context.Context, in *RetireCellRequest, opts ...grpc.CallOption) (*RetireCellResponse, error)
+	// RebuildMirror has the cell make a campaign's mirrors anew from its shard. Meanwhile the campaign
+	// is paused there; what was admitted and does not reach the log in time is LOST_ADMISSION.
+	RebuildMirror(ctx context.Context, in *RebuildMirrorRequest, opts ...grpc.CallOption) (*RebuildMirrorResponse, error)
 }
 
 type cellAdminServiceClient struct {
@@ -143,6 +156,36 @@ func (c *cellAdminServiceClient) ResumeCell(ctx context.Context, in *ResumeCellR
 	return out, nil
 }
 
+func (c *cellAdminServiceClient) DrainCell(ctx context.Context, in *DrainCellRequest, opts ...grpc.CallOption) (*DrainCellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainCellResponse)
+	err := c.cc.Invoke(ctx, CellAdminService_DrainCell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellAdminServiceClient) RetireCell(ctx context.Context, in *RetireCellRequest, opts ...grpc.CallOption) (*RetireCellResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetireCellResponse)
+	err := c.cc.Invoke(ctx, CellAdminService_RetireCell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cellAdminServiceClient) RebuildMirror(ctx context.Context, in *RebuildMirrorRequest, opts ...grpc.CallOption) (*RebuildMirrorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RebuildMirrorResponse)
+	err := c.cc.Invoke(ctx, CellAdminService_RebuildMirror_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CellAdminServiceServer is the server API for CellAdminService service.
 // All implementations must embed UnimplementedCellAdminServiceServer
 // for forward compatibility.
@@ -167,6 +210,16 @@ type CellAdminServiceServer interface {
 	PauseCell(context.Context, *PauseCellRequest) (*PauseCellResponse, error)
 	// ResumeCell undoes PauseCell.
 	ResumeCell(context.Context, *ResumeCellRequest) (*ResumeCellResponse, error)
+	// DrainCell lets a cell sell nothing new and give back what it has: DRAINING, until it is retired or
+	// drain is aborted. Unpaid orders can be paid until they settle. The operation ends when the cell
+	// holds nothing unsold and no bucket of a sale that is not over, and says meanwhile what blocks.
+	DrainCell(context.Context, *DrainCellRequest) (*DrainCellResponse, error)
+	// RetireCell takes a cell out for good: one that holds no units and no buckets of an unsettled
+	// campaign, and no open order. Its fence row is ended with proof and its id is never used again.
+	RetireCell(context.Context, *RetireCellRequest) (*RetireCellResponse, error)
+	// RebuildMirror has the cell make a campaign's mirrors anew from its shard. Meanwhile the campaign
+	// is paused there; what was admitted and does not reach the log in time is LOST_ADMISSION.
+	RebuildMirror(context.Context, *RebuildMirrorRequest) (*RebuildMirrorResponse, error)
 	mustEmbedUnimplementedCellAdminServiceServer()
 }
 
@@ -200,6 +253,15 @@ func (UnimplementedCellAdminServiceServer) PauseCell(context.Context, *PauseCell
 }
 func (UnimplementedCellAdminServiceServer) ResumeCell(context.Context, *ResumeCellRequest) (*ResumeCellResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeCell not implemented")
+}
+func (UnimplementedCellAdminServiceServer) DrainCell(context.Context, *DrainCellRequest) (*DrainCellResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainCell not implemented")
+}
+func (UnimplementedCellAdminServiceServer) RetireCell(context.Context, *RetireCellRequest) (*RetireCellResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetireCell not implemented")
+}
+func (UnimplementedCellAdminServiceServer) RebuildMirror(context.Context, *RebuildMirrorRequest) (*RebuildMirrorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RebuildMirror not implemented")
 }
 func (UnimplementedCellAdminServiceServer) mustEmbedUnimplementedCellAdminServiceServer() {}
 func (UnimplementedCellAdminServiceServer) testEmbeddedByValue()                          {}
@@ -366,6 +428,60 @@ func _CellAdminService_ResumeCell_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CellAdminService_DrainCell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainCellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellAdminServiceServer).DrainCell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CellAdminService_DrainCell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellAdminServiceServer).DrainCell(ctx, req.(*DrainCellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CellAdminService_RetireCell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetireCellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellAdminServiceServer).RetireCell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CellAdminService_RetireCell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellAdminServiceServer).RetireCell(ctx, req.(*RetireCellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CellAdminService_RebuildMirror_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RebuildMirrorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CellAdminServiceServer).RebuildMirror(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CellAdminService_RebuildMirror_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CellAdminServiceServer).RebuildMirror(ctx, req.(*RebuildMirrorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CellAdminService_ServiceDesc is the grpc.ServiceDesc for CellAdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -404,6 +520,18 @@ var CellAdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ResumeCell",
 			Handler:    _CellAdminService_ResumeCell_Handler,
+		},
+		{
+			MethodName: "DrainCell",
+			Handler:    _CellAdminService_DrainCell_Handler,
+		},
+		{
+			MethodName: "RetireCell",
+			Handler:    _CellAdminService_RetireCell_Handler,
+		},
+		{
+			MethodName: "RebuildMirror",
+			Handler:    _CellAdminService_RebuildMirror_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

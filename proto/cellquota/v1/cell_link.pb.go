@@ -1329,6 +1329,7 @@ type Directive struct {
 	//	*Directive_Adjustment
 	//	*Directive_BookNotice
 	//	*Directive_CellSwitch
+	//	*Directive_MirrorRebuild
 	Kind          isDirective_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1428,6 +1429,15 @@ func (x *Directive) GetCellSwitch() *CellSwitch {
 	return nil
 }
 
+func (x *Directive) GetMirrorRebuild() *MirrorRebuild {
+	if x != nil {
+		if x, ok := x.Kind.(*Directive_MirrorRebuild); ok {
+			return x.MirrorRebuild
+		}
+	}
+	return nil
+}
+
 type isDirective_Kind interface {
 	isDirective_Kind()
 }
@@ -1452,6 +1462,11 @@ type Directive_CellSwitch struct {
 	CellSwitch *CellSwitch `protobuf:"bytes,7,opt,name=cell_switch,json=cellSwitch,proto3,oneof"`
 }
 
+type Directive_MirrorRebuild struct {
+	// Make mirrors anew.
+	MirrorRebuild *MirrorRebuild `protobuf:"bytes,8,opt,name=mirror_rebuild,json=mirrorRebuild,proto3,oneof"`
+}
+
 func (*Directive_Rules) isDirective_Kind() {}
 
 func (*Directive_Adjustment) isDirective_Kind() {}
@@ -1459,6 +1474,8 @@ func (*Directive_Adjustment) isDirective_Kind() {}
 func (*Directive_BookNotice) isDirective_Kind() {}
 
 func (*Directive_CellSwitch) isDirective_Kind() {}
+
+func (*Directive_MirrorRebuild) isDirective_Kind() {}
 
 // CampaignRules is what a cell needs to sell for a campaign.
 type CampaignRules struct {
@@ -1634,6 +1651,62 @@ func (x *CellSwitch) GetReason() string {
 	return ""
 }
 
+// MirrorRebuild has the cell make the mirrors of a campaign anew from its shard; done when they may be
+// admitted into. Repeated, what was made for the same directive is not made again.
+type MirrorRebuild struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// One SKU of it; empty: all.
+	SkuId         string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MirrorRebuild) Reset() {
+	*x = MirrorRebuild{}
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MirrorRebuild) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MirrorRebuild) ProtoMessage() {}
+
+func (x *MirrorRebuild) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MirrorRebuild.ProtoReflect.Descriptor instead.
+func (*MirrorRebuild) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *MirrorRebuild) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *MirrorRebuild) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
 // DomainBuckets are ranges of one traffic domain.
 type DomainBuckets struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1647,7 +1720,7 @@ type DomainBuckets struct {
 
 func (x *DomainBuckets) Reset() {
 	*x = DomainBuckets{}
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[17]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1732,7 @@ func (x *DomainBuckets) String() string {
 func (*DomainBuckets) ProtoMessage() {}
 
 func (x *DomainBuckets) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[17]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1745,7 @@ func (x *DomainBuckets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DomainBuckets.ProtoReflect.Descriptor instead.
 func (*DomainBuckets) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DomainBuckets) GetDomain() string {
@@ -1714,7 +1787,7 @@ type AdjustmentOrder struct {
 
 func (x *AdjustmentOrder) Reset() {
 	*x = AdjustmentOrder{}
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[18]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +1799,7 @@ func (x *AdjustmentOrder) String() string {
 func (*AdjustmentOrder) ProtoMessage() {}
 
 func (x *AdjustmentOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[18]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +1812,7 @@ func (x *AdjustmentOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdjustmentOrder.ProtoReflect.Descriptor instead.
 func (*AdjustmentOrder) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{18}
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AdjustmentOrder) GetAdjustmentId() string {
@@ -1813,7 +1886,7 @@ type BookNotice struct {
 
 func (x *BookNotice) Reset() {
 	*x = BookNotice{}
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[19]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1898,7 @@ func (x *BookNotice) String() string {
 func (*BookNotice) ProtoMessage() {}
 
 func (x *BookNotice) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_cell_link_proto_msgTypes[19]
+	mi := &file_cellquota_v1_cell_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1911,7 @@ func (x *BookNotice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BookNotice.ProtoReflect.Descriptor instead.
 func (*BookNotice) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{19}
+	return file_cellquota_v1_cell_link_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BookNotice) GetCampaignId() string {
@@ -1959,7 +2032,7 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\tRaiseTerm\x12&\n" +
 	"\x04term\x18\x01 \x01(\v2\x12.cellquota.v1.TermR\x04term\"6\n" +
 	"\tKeyStates\x12)\n" +
-	"\x04keys\x18\x01 \x03(\v2\x15.cellquota.v1.KeyInfoR\x04keys\"\xf3\x02\n" +
+	"\x04keys\x18\x01 \x03(\v2\x15.cellquota.v1.KeyInfoR\x04keys\"\xb9\x03\n" +
 	"\tDirective\x12!\n" +
 	"\fdirective_id\x18\x01 \x01(\tR\vdirectiveId\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\x12#\n" +
@@ -1971,7 +2044,8 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\vbook_notice\x18\x06 \x01(\v2\x18.cellquota.v1.BookNoticeH\x00R\n" +
 	"bookNotice\x12;\n" +
 	"\vcell_switch\x18\a \x01(\v2\x18.cellquota.v1.CellSwitchH\x00R\n" +
-	"cellSwitchB\x06\n" +
+	"cellSwitch\x12D\n" +
+	"\x0emirror_rebuild\x18\b \x01(\v2\x1b.cellquota.v1.MirrorRebuildH\x00R\rmirrorRebuildB\x06\n" +
 	"\x04kind\"\xc9\x02\n" +
 	"\rCampaignRules\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x12\x18\n" +
@@ -1988,7 +2062,11 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"CellSwitch\x12\x16\n" +
 	"\x06paused\x18\x01 \x01(\bR\x06paused\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"Z\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"G\n" +
+	"\rMirrorRebuild\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\"Z\n" +
 	"\rDomainBuckets\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x121\n" +
 	"\x06ranges\x18\x02 \x03(\v2\x19.cellquota.v1.BucketRangeR\x06ranges\"\x88\x02\n" +
@@ -2032,7 +2110,7 @@ func file_cellquota_v1_cell_link_proto_rawDescGZIP() []byte {
 }
 
 var file_cellquota_v1_cell_link_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cellquota_v1_cell_link_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_cellquota_v1_cell_link_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_cellquota_v1_cell_link_proto_goTypes = []any{
 	(RefusalCode)(0),        // 0: cellquota.v1.RefusalCode
 	(*LinkRequest)(nil),     // 1: cellquota.v1.LinkRequest
@@ -2052,21 +2130,22 @@ var file_cellquota_v1_cell_link_proto_goTypes = []any{
 	(*Directive)(nil),       // 15: cellquota.v1.Directive
 	(*CampaignRules)(nil),   // 16: cellquota.v1.CampaignRules
 	(*CellSwitch)(nil),      // 17: cellquota.v1.CellSwitch
-	(*DomainBuckets)(nil),   // 18: cellquota.v1.DomainBuckets
-	(*AdjustmentOrder)(nil), // 19: cellquota.v1.AdjustmentOrder
-	(*BookNotice)(nil),      // 20: cellquota.v1.BookNotice
-	(FenceState)(0),         // 21: cellquota.v1.FenceState
-	(*Term)(nil),            // 22: cellquota.v1.Term
-	(*ShardWitness)(nil),    // 23: cellquota.v1.ShardWitness
-	(*StockFacts)(nil),      // 24: cellquota.v1.StockFacts
-	(GateState)(0),          // 25: cellquota.v1.GateState
-	(AdjustmentOutcome)(0),  // 26: cellquota.v1.AdjustmentOutcome
-	(CellState)(0),          // 27: cellquota.v1.CellState
-	(*KeyInfo)(nil),         // 28: cellquota.v1.KeyInfo
-	(*CampaignSpec)(nil),    // 29: cellquota.v1.CampaignSpec
-	(CampaignState)(0),      // 30: cellquota.v1.CampaignState
-	(*BucketRange)(nil),     // 31: cellquota.v1.BucketRange
-	(AdjustmentKind)(0),     // 32: cellquota.v1.AdjustmentKind
+	(*MirrorRebuild)(nil),   // 18: cellquota.v1.MirrorRebuild
+	(*DomainBuckets)(nil),   // 19: cellquota.v1.DomainBuckets
+	(*AdjustmentOrder)(nil), // 20: cellquota.v1.AdjustmentOrder
+	(*BookNotice)(nil),      // 21: cellquota.v1.BookNotice
+	(FenceState)(0),         // 22: cellquota.v1.FenceState
+	(*Term)(nil),            // 23: cellquota.v1.Term
+	(*ShardWitness)(nil),    // 24: cellquota.v1.ShardWitness
+	(*StockFacts)(nil),      // 25: cellquota.v1.StockFacts
+	(GateState)(0),          // 26: cellquota.v1.GateState
+	(AdjustmentOutcome)(0),  // 27: cellquota.v1.AdjustmentOutcome
+	(CellState)(0),          // 28: cellquota.v1.CellState
+	(*KeyInfo)(nil),         // 29: cellquota.v1.KeyInfo
+	(*CampaignSpec)(nil),    // 30: cellquota.v1.CampaignSpec
+	(CampaignState)(0),      // 31: cellquota.v1.CampaignState
+	(*BucketRange)(nil),     // 32: cellquota.v1.BucketRange
+	(AdjustmentKind)(0),     // 33: cellquota.v1.AdjustmentKind
 }
 var file_cellquota_v1_cell_link_proto_depIdxs = []int32{
 	2,  // 0: cellquota.v1.LinkRequest.hello:type_name -> cellquota.v1.Hello
@@ -2075,47 +2154,48 @@ var file_cellquota_v1_cell_link_proto_depIdxs = []int32{
 	6,  // 3: cellquota.v1.LinkRequest.directive_result:type_name -> cellquota.v1.DirectiveResult
 	7,  // 4: cellquota.v1.LinkRequest.campaign_ack:type_name -> cellquota.v1.CampaignAck
 	8,  // 5: cellquota.v1.LinkRequest.term_raised:type_name -> cellquota.v1.TermRaised
-	21, // 6: cellquota.v1.Hello.fence_state:type_name -> cellquota.v1.FenceState
-	22, // 7: cellquota.v1.Hello.term:type_name -> cellquota.v1.Term
-	23, // 8: cellquota.v1.Hello.witness:type_name -> cellquota.v1.ShardWitness
+	22, // 6: cellquota.v1.Hello.fence_state:type_name -> cellquota.v1.FenceState
+	23, // 7: cellquota.v1.Hello.term:type_name -> cellquota.v1.Term
+	24, // 8: cellquota.v1.Hello.witness:type_name -> cellquota.v1.ShardWitness
 	5,  // 9: cellquota.v1.Report.usages:type_name -> cellquota.v1.UsageReport
-	23, // 10: cellquota.v1.Report.witness:type_name -> cellquota.v1.ShardWitness
-	24, // 11: cellquota.v1.UsageReport.stock:type_name -> cellquota.v1.StockFacts
-	25, // 12: cellquota.v1.UsageReport.gate:type_name -> cellquota.v1.GateState
-	26, // 13: cellquota.v1.DirectiveResult.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	24, // 14: cellquota.v1.DirectiveResult.stock:type_name -> cellquota.v1.StockFacts
-	22, // 15: cellquota.v1.TermRaised.term:type_name -> cellquota.v1.Term
-	24, // 16: cellquota.v1.TermRaised.stocks:type_name -> cellquota.v1.StockFacts
-	21, // 17: cellquota.v1.TermRaised.fence_state:type_name -> cellquota.v1.FenceState
+	24, // 10: cellquota.v1.Report.witness:type_name -> cellquota.v1.ShardWitness
+	25, // 11: cellquota.v1.UsageReport.stock:type_name -> cellquota.v1.StockFacts
+	26, // 12: cellquota.v1.UsageReport.gate:type_name -> cellquota.v1.GateState
+	27, // 13: cellquota.v1.DirectiveResult.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	25, // 14: cellquota.v1.DirectiveResult.stock:type_name -> cellquota.v1.StockFacts
+	23, // 15: cellquota.v1.TermRaised.term:type_name -> cellquota.v1.Term
+	25, // 16: cellquota.v1.TermRaised.stocks:type_name -> cellquota.v1.StockFacts
+	22, // 17: cellquota.v1.TermRaised.fence_state:type_name -> cellquota.v1.FenceState
 	10, // 18: cellquota.v1.LinkResponse.welcome:type_name -> cellquota.v1.Welcome
 	11, // 19: cellquota.v1.LinkResponse.refusal:type_name -> cellquota.v1.Refusal
 	12, // 20: cellquota.v1.LinkResponse.keep_alive_ack:type_name -> cellquota.v1.KeepAliveAck
 	15, // 21: cellquota.v1.LinkResponse.directive:type_name -> cellquota.v1.Directive
 	13, // 22: cellquota.v1.LinkResponse.raise_term:type_name -> cellquota.v1.RaiseTerm
 	14, // 23: cellquota.v1.LinkResponse.key_states:type_name -> cellquota.v1.KeyStates
-	22, // 24: cellquota.v1.Welcome.term:type_name -> cellquota.v1.Term
-	27, // 25: cellquota.v1.Welcome.cell_state:type_name -> cellquota.v1.CellState
+	23, // 24: cellquota.v1.Welcome.term:type_name -> cellquota.v1.Term
+	28, // 25: cellquota.v1.Welcome.cell_state:type_name -> cellquota.v1.CellState
 	0,  // 26: cellquota.v1.Refusal.code:type_name -> cellquota.v1.RefusalCode
-	27, // 27: cellquota.v1.KeepAliveAck.cell_state:type_name -> cellquota.v1.CellState
-	22, // 28: cellquota.v1.RaiseTerm.term:type_name -> cellquota.v1.Term
-	28, // 29: cellquota.v1.KeyStates.keys:type_name -> cellquota.v1.KeyInfo
-	22, // 30: cellquota.v1.Directive.term:type_name -> cellquota.v1.Term
+	28, // 27: cellquota.v1.KeepAliveAck.cell_state:type_name -> cellquota.v1.CellState
+	23, // 28: cellquota.v1.RaiseTerm.term:type_name -> cellquota.v1.Term
+	29, // 29: cellquota.v1.KeyStates.keys:type_name -> cellquota.v1.KeyInfo
+	23, // 30: cellquota.v1.Directive.term:type_name -> cellquota.v1.Term
 	16, // 31: cellquota.v1.Directive.rules:type_name -> cellquota.v1.CampaignRules
-	19, // 32: cellquota.v1.Directive.adjustment:type_name -> cellquota.v1.AdjustmentOrder
-	20, // 33: cellquota.v1.Directive.book_notice:type_name -> cellquota.v1.BookNotice
+	20, // 32: cellquota.v1.Directive.adjustment:type_name -> cellquota.v1.AdjustmentOrder
+	21, // 33: cellquota.v1.Directive.book_notice:type_name -> cellquota.v1.BookNotice
 	17, // 34: cellquota.v1.Directive.cell_switch:type_name -> cellquota.v1.CellSwitch
-	29, // 35: cellquota.v1.CampaignRules.spec:type_name -> cellquota.v1.CampaignSpec
-	30, // 36: cellquota.v1.CampaignRules.state:type_name -> cellquota.v1.CampaignState
-	18, // 37: cellquota.v1.CampaignRules.buckets:type_name -> cellquota.v1.DomainBuckets
-	31, // 38: cellquota.v1.DomainBuckets.ranges:type_name -> cellquota.v1.BucketRange
-	32, // 39: cellquota.v1.AdjustmentOrder.kind:type_name -> cellquota.v1.AdjustmentKind
-	1,  // 40: cellquota.v1.CellLinkService.Link:input_type -> cellquota.v1.LinkRequest
-	9,  // 41: cellquota.v1.CellLinkService.Link:output_type -> cellquota.v1.LinkResponse
-	41, // [41:42] is the sub-list for method output_type
-	40, // [40:41] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	18, // 35: cellquota.v1.Directive.mirror_rebuild:type_name -> cellquota.v1.MirrorRebuild
+	30, // 36: cellquota.v1.CampaignRules.spec:type_name -> cellquota.v1.CampaignSpec
+	31, // 37: cellquota.v1.CampaignRules.state:type_name -> cellquota.v1.CampaignState
+	19, // 38: cellquota.v1.CampaignRules.buckets:type_name -> cellquota.v1.DomainBuckets
+	32, // 39: cellquota.v1.DomainBuckets.ranges:type_name -> cellquota.v1.BucketRange
+	33, // 40: cellquota.v1.AdjustmentOrder.kind:type_name -> cellquota.v1.AdjustmentKind
+	1,  // 41: cellquota.v1.CellLinkService.Link:input_type -> cellquota.v1.LinkRequest
+	9,  // 42: cellquota.v1.CellLinkService.Link:output_type -> cellquota.v1.LinkResponse
+	42, // [42:43] is the sub-list for method output_type
+	41, // [41:42] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_cell_link_proto_init() }
@@ -2148,6 +2228,7 @@ func file_cellquota_v1_cell_link_proto_init() {
 		(*Directive_Adjustment)(nil),
 		(*Directive_BookNotice)(nil),
 		(*Directive_CellSwitch)(nil),
+		(*Directive_MirrorRebuild)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2155,7 +2236,7 @@ func file_cellquota_v1_cell_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_cell_link_proto_rawDesc), len(file_cellquota_v1_cell_link_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
