@@ -150,12 +150,10 @@ func (r *stepRun) advance(o *held, event reservation.Event, reason reservation.R
 	for _, e := range out.Effects {
 		switch e {
 		case reservation.Postpone:
-			change.closeAfter = later(o.ExpiresAt.Add(r.grace), o.now.Add(reask))
+			change.closeAfter = o.postponed(r.grace)
 		case reservation.Recall:
-			if o.countOpen() == 0 {
-				change.closeAfter = o.ExpiresAt
-			} else {
-				change.closeAfter = later(o.ExpiresAt.Add(r.grace), o.now.Add(reask))
+			if change.closeAfter = o.ExpiresAt; o.countOpen() > 0 {
+				change.closeAfter = o.postponed(r.grace)
 			}
 		case reservation.Park:
 			change.park = true
@@ -182,6 +180,16 @@ func (o *held) become(next reservation.Life, reason reservation.Reason) {
 		o.ClosedAt = o.now
 	default: // the others have no case of their own: what follows the switch holds
 	}
+}
+
+// postponed is when the closer looks at an order with an open attempt: after the grace, and a moment after
+// whatever was heard last; never later than the end of all patience, however often the channel says PENDING.
+func (o *held) postponed(grace time.Duration) time.Time {
+	at := later(o.ExpiresAt.Add(grace), o.now.Add(reask))
+	if at.After(o.graceEnds) {
+		return o.graceEnds
+	}
+	return at
 }
 
 func later(a, b time.Time) time.Time {

@@ -153,6 +153,9 @@ func TestTheReportLiveAndFromTheArchive(t *testing.T) {
 // in one cell without its unit, one that is not in the other. Nothing settles on it.
 func TestOppositeErrorsAreBothFound(t *testing.T) {
 	w := newWorld(t).over()
+	for _, s := range w.shards { // which the shard itself refuses
+		s.do("ALTER TABLE cellquota.orders DISABLE TRIGGER USER")
+	}
 	w.shards["cell-1"].do("UPDATE cellquota.orders SET state = 'CLOSED', closed_at = now(), paid_at = NULL WHERE user_id = 'a0'")
 	w.shards["cell-2"].sell("z", 1, 0, 1)
 	w.shards["cell-2"].do("UPDATE cellquota.orders SET state = 'PAID', closed_at = NULL, paid_at = now() WHERE user_id = 'z0'")

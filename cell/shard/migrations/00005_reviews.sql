@@ -50,6 +50,20 @@ CREATE VIEW cellquota.v_reviews AS
 -- The W3C context of the request that an order comes from: its closing is a part of the same trace.
 ALTER TABLE cellquota.orders ADD COLUMN traceparent text NOT NULL DEFAULT '';
 
+-- What is over stays over, in the database too (R-322): a paid or closed order, a confirmed or released
+-- reservation. SQLSTATE CQ013.
+-- +goose StatementBegin
+CREATE FUNCTION cellquota.refuse_revival() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION '% of % is %, it never becomes %', TG_TABLE_NAME, OLD.reservation_id, OLD.state, NEW.state USING ERRCODE = 'CQ013';
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER order_is_over BEFORE UPDATE OF state ON cellquota.orders
+  FOR EACH ROW WHEN (OLD.state IN ('PAID', 'CLOSED') AND NEW.state <> OLD.state) EXECUTE FUNCTION cellquota.refuse_revival();
+CREATE TRIGGER reservation_is_over BEFORE UPDATE OF state ON cellquota.reservations
+  FOR EACH ROW WHEN (OLD.state IN ('CONFIRMED', 'RELEASED') AND NEW.state <> OLD.state) EXECUTE FUNCTION cellquota.refuse_revival();
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA cellquota FROM PUBLIC;
 -- Cells write while this runs, and grants.sql comes a moment later.
 -- +goose StatementBegin
 DO $$
