@@ -10,6 +10,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/api"
 	"github.com/cellquota/cellquota/cell/link"
+	"github.com/cellquota/cellquota/cell/rebuild"
 	"github.com/cellquota/cellquota/internal/lifecycle"
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 	"github.com/cellquota/cellquota/internal/telemetry"
@@ -144,7 +145,8 @@ func (p *parts) register(group *lifecycle.Group) error {
 		Report: p.cfg.Report.Interval,
 	}, link.Deps{
 		Shard: p.shard, Mirror: p.mirror, Rules: p.rules, Ways: p.ways(), Standing: p.standing, Bell: p.bell, Ready: p.mirrors.ready,
-		Faults: p.health.faults, Keys: p.keyNames, KeyStates: p.followKeys, Clock: p.clock, Logger: p.log,
+		Rebuild: rebuild.NewAsks(p.shard, p.mirror, p.mirrors.plans).Rebuild,
+		Faults:  p.health.faults, Keys: p.keyNames, KeyStates: p.followKeys, Clock: p.clock, Logger: p.log,
 	})
 	if err := link.Metrics(p.registry, p.standing, p.shard.Writer, p.clock); err != nil {
 		return err

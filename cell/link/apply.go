@@ -78,6 +78,8 @@ func (s *session) directive(ctx context.Context, d *pb.Directive) error {
 	}
 	result, err := s.tries(ctx, d)
 	switch {
+	case err == nil && result == nil: // under way: the leader asks again
+		return nil
 	case err == nil:
 		s.unsent.put(result)
 		return nil
@@ -147,9 +149,32 @@ func (s *session) carryOut(ctx context.Context, d *pb.Directive) (*pb.DirectiveR
 			return nil, err
 		}
 		return done, s.Shard.RecordBookChange(ctx, term.GetCount(), term.GetId(), campaign, sku, k.BookNotice.GetBookRecordId())
+	case *pb.Directive_MirrorRebuild:
+		return s.rebuild(ctx, done, k.MirrorRebuild)
 	default:
 		return nil, fmt.Errorf("%w: directive of kind %T", shard.ErrUnsupported, k)
 	}
+}
+
+// rebuild asks for mirrors; no result while they are being made.
+func (s *session) rebuild(ctx context.Context, done *pb.DirectiveResult, in *pb.MirrorRebuild) (*pb.DirectiveResult, error) {
+	campaign, err := ids.ParseCampaignID(in.GetCampaignId())
+	if err != nil {
+		return nil, err
+	}
+	var sku ids.SKUID
+	if in.GetSkuId() != "" {
+		if sku, err = ids.ParseSKUID(in.GetSkuId()); err != nil {
+			return nil, err
+		}
+	}
+	if s.Rebuild == nil {
+		return nil, fmt.Errorf("%w: this process rebuilds no mirror", shard.ErrUnsupported)
+	}
+	if made, err := s.Rebuild(ctx, done.GetDirectiveId(), campaign, sku); err != nil || !made {
+		return nil, err
+	}
+	return done, nil
 }
 
 func parseStock(campaign, sku string) (ids.CampaignID, ids.SKUID, error) {

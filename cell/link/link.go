@@ -106,6 +106,9 @@ type Deps struct {
 	Ready func(c *campaigns.Campaign) (ready bool, detail string)
 	// Faults are the names of readiness faults for KeepAlive.
 	Faults func() []string
+	// Rebuild makes a campaign's mirrors anew, or the one of a SKU, once for each id, and tells whether
+	// they may be admitted into; nil: this process cannot.
+	Rebuild func(ctx context.Context, id string, campaign ids.CampaignID, sku ids.SKUID) (done bool, err error)
 	// Keys names the signing keys that this process has, for KeepAlive; nil: it tells of none.
 	Keys func() []string
 	// KeyStates is told what the leader says of signing keys; nil: nobody wants to know.

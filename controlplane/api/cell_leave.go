@@ -79,3 +79,26 @@ func (h *Cells) RetireCell(ctx context.Context, req *pb.RetireCellRequest) (*pb.
 	}
 	return out, nil
 }
+
+// RebuildMirror has a cell make a campaign's mirrors anew.
+func (h *Cells) RebuildMirror(ctx context.Context, req *pb.RebuildMirrorRequest) (*pb.RebuildMirrorResponse, error) {
+	var f fields
+	change := f.cellChange(ctx, f.cell(req.GetCellId()), req, true)
+	campaign := f.campaign(req.GetCampaignId())
+	var sku ids.SKUID
+	if req.GetSkuId() != "" {
+		sku = f.sku(req.GetSkuId())
+	}
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	op, err := h.Intent.RebuildMirror(ctx, caller(ctx), change, campaign, sku)
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.RebuildMirrorResponse{OperationId: change.OperationID}
+	if !req.GetValidateOnly() {
+		out.Operation = convert.Operation(op)
+	}
+	return out, nil
+}

@@ -18,7 +18,7 @@ import (
 
 func (c *cli) cellCommand() *cobra.Command {
 	return group("cell", "Provision, watch, fence and restore cells", "  cellctl cell list\n  cellctl cell get cell-1",
-		c.cellProvision(), c.cellUpdate(), c.cellCheck(), c.cellList(), c.cellGet(), c.cellGate(), c.cellPause(), c.cellResume(), c.cellFence(), c.cellReclaim(), c.cellRestore(), c.cellDrain(), c.cellRetire())
+		c.cellProvision(), c.cellUpdate(), c.cellCheck(), c.cellList(), c.cellGet(), c.cellGate(), c.cellPause(), c.cellResume(), c.cellFence(), c.cellReclaim(), c.cellRestore(), c.cellDrain(), c.cellRetire(), c.cellRebuildMirror())
 }
 
 func (c *cli) cellProvision() *cobra.Command {

@@ -87,3 +87,37 @@ func (c *cli) cellRetire() *cobra.Command {
 	noWaitFlag(cmd, &noWait)
 	return cmd
 }
+
+func (c *cli) cellRebuildMirror() *cobra.Command {
+	var m mutation
+	var in pb.RebuildMirrorRequest
+	var noWait bool
+	cmd := &cobra.Command{
+		Use: "rebuild-mirror CELL --campaign C", Short: "Have a cell make a campaign's mirrors anew from its shard", Args: takes("CELL"),
+		Long: "For a mirror that is thought to be wrong; one that is lost is made anew by itself. The campaign is paused\n" +
+			"in this cell for about a second. What was admitted there and does not reach the log in that time ends\n" +
+			"REJECTED, LOST_ADMISSION; nothing that is ordered is touched.",
+		Example: "  cellctl cell rebuild-mirror cell-2 --campaign night --reason 'its counter looks wrong'\n" +
+			"  cellctl cell rebuild-mirror cell-2 --campaign night --sku phone-x --dry-run",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := m.begin(c); err != nil {
+				return err
+			}
+			return c.speak(cmd.Context(), target.RegionOperator, func(ctx context.Context, cp *client.Client) error {
+				in.CellId, in.OperationId, in.ValidateOnly, in.ExpectedVersion, in.Reason = args[0], m.operationID, m.dryRun, m.version, m.why(cmd)
+				out, err := call(ctx, c, cp.Cells.RebuildMirror, &in)
+				if err != nil {
+					return fmt.Errorf("rebuild the mirrors of %s: %w", args[0], err)
+				}
+				err = c.follow(ctx, cp, &out.Operation, noWait || m.dryRun)
+				return c.showMoved(out, out.GetOperation(), "", nil, err)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&in.CampaignId, "campaign", "", "the campaign")
+	required(cmd, "campaign")
+	cmd.Flags().StringVar(&in.SkuId, "sku", "", "only the mirror of this SKU (default: all of the campaign's)")
+	m.all(cmd)
+	noWaitFlag(cmd, &noWait)
+	return cmd
+}

@@ -55,6 +55,16 @@ func (f *fake) RetireCell(_ context.Context, in *pb.RetireCellRequest) (*pb.Reti
 	return &pb.RetireCellResponse{OperationId: in.GetOperationId(), Operation: f.run(in.GetOperationId(), "retire-cell", in.GetCellId())}, nil
 }
 
+// RebuildMirror rebuilds; cell-4's fails.
+func (f *fake) RebuildMirror(_ context.Context, in *pb.RebuildMirrorRequest) (*pb.RebuildMirrorResponse, error) {
+	f.note(in)
+	out := &pb.RebuildMirrorResponse{OperationId: in.GetOperationId()}
+	if !in.GetValidateOnly() {
+		out.Operation = f.run(in.GetOperationId(), "rebuild-mirror", in.GetCellId())
+	}
+	return out, nil
+}
+
 // CheckCell finds cell-1 well and everything else faulty.
 func (f *fake) CheckCell(_ context.Context, in *pb.CheckCellRequest) (*pb.CheckCellResponse, error) {
 	f.note(in)

@@ -29,6 +29,9 @@ func (p *Planner) OnDirectiveResult(ctx context.Context, cell ids.CellID, report
 		p.switched(ctx, cell, reporter.Stream, version, r.GetDetail())
 		return nil
 	}
+	if operation, isRebuild := parseRebuildID(r.GetDirectiveId()); isRebuild {
+		return p.rebuilt(ctx, cell, operation, r.GetDetail())
+	}
 	campaign, version, isRules := parseRulesID(r.GetDirectiveId())
 	if isRules && r.GetDetail() != "" { // not installed: sent again after a while
 		p.log.WarnContext(ctx, "a cell refused rules", telemetry.Event, "rules_refused", telemetry.CampaignID, campaign, telemetry.CellID, cell, "detail", r.GetDetail())

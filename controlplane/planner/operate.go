@@ -33,12 +33,12 @@ func newCrew(wake chan struct{}) *crew {
 	return &crew{wake: wake, busy: map[string]bool{}, kinds: map[string]int{}, full: map[string]bool{}, last: map[string]time.Time{}}
 }
 
-// operate hands every open operation but publishes to the driver, each once at a
+// operate hands every open operation but publishes and rebuilds to the driver, each once at a
 // time, and does not wait for any.
 func (p *Planner) operate(ctx context.Context, leader core.Leader, c *crew) {
 	s := p.view.Snapshot()
 	open := slices.DeleteFunc(slices.Clone(s.OpenOperations()), func(op core.Operation) bool {
-		return op.Kind == core.OperationPublish || !drives(s, op)
+		return op.Kind == core.OperationPublish || op.Kind == core.OperationRebuild || !drives(s, op)
 	})
 	for _, op := range c.take(open, p.clock.Now()) {
 		c.steps.Go(func() {

@@ -188,6 +188,7 @@ func (p *Planner) tick(ctx context.Context, leader core.Leader) error {
 	p.publish(ctx, leader, s)   // 2. publish
 	p.join(ctx, leader, s)      // 3. join
 	p.sendSwitches(ctx, leader, s)
+	p.sendRebuilds(ctx, leader, s)
 	p.sendRules(ctx, leader, s) // 4. rules
 	p.sendOpen(ctx, leader, s)  // 5. adjust
 	p.sendNotices(ctx, leader, s)

@@ -173,6 +173,10 @@ func (s *shard) take(d *pb.Directive) *pb.DirectiveResult {
 	if d.GetCellSwitch() != nil {
 		return result
 	}
+	if d.GetMirrorRebuild() != nil {
+		result.Detail = s.refuse
+		return result
+	}
 	if r := d.GetRules(); r != nil {
 		if result.Detail = s.refuse; s.refuse == "" {
 			s.rules[ids.CampaignID(r.GetSpec().GetCampaignId())] = r
