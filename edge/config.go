@@ -21,6 +21,7 @@ type Config struct {
 
 	Admit          Admit         `config:"admit"`
 	SoldOut        SoldOut       `config:"soldout"`
+	Risk           Risk          `config:"risk"`
 	RequestTimeout time.Duration `config:"request_timeout" default:"3s" min:"10ms" max:"1m" doc:"longest wait for a cell's answer"`
 	WaitMax        time.Duration `config:"wait_max" default:"10s" min:"0s" max:"1m" doc:"longest long poll of a request's status"`
 	Limits         Limits        `config:"limits"`
@@ -47,6 +48,9 @@ type Identity struct {
 func (c Config) Check(problem func(key, rule string)) {
 	if c.HTTP.CertFile == "" && (!c.Dev || !config.Loopback(c.HTTPAddr)) {
 		problem("http.cert_file", "is required unless dev: true and http_addr is on loopback: plain HTTP does not leave this machine")
+	}
+	if c.Risk.URL != "" && !config.Encrypted(c.Risk.URL, c.Dev) {
+		problem("risk.url", "must begin with https:// unless dev: true and on loopback: it is told who buys what")
 	}
 	if c.Identity.JWKSURL != "" && !config.Encrypted(c.Identity.JWKSURL, c.Dev) {
 		problem("identity.jwks_url", "must begin with https:// unless dev: true and on loopback: whoever answers there can make customers")
@@ -84,7 +88,20 @@ type Limits struct {
 	Buckets      int     `config:"buckets" default:"500000" min:"1" max:"10000000" doc:"rate limits kept in memory; the least used are forgotten"`
 	Running      int     `config:"running" default:"20000" min:"1" doc:"calls being answered at once; more are answered THROTTLED"`
 	PerUser      int     `config:"per_user" default:"256" min:"0" doc:"requests of one user at once; 0: no bound"`
+	PerDevice    int     `config:"per_device" default:"0" min:"0" doc:"requests of one device at once; 0: no bound"`
+	PerNetwork   int     `config:"per_network" default:"0" min:"0" doc:"requests from one network address at once, which many people may share; 0: no bound"`
 	Waiters      int     `config:"waiters" default:"5000" min:"0" doc:"long polls at once; more are answered without waiting"`
+}
+
+// Risk says who judges customers' behaviour, outside of their calls.
+type Risk struct {
+	URL       string        `config:"url" default:"" doc:"where events of permits, requests and payments are POSTed in batches, and verdicts about users and devices come from; empty: nobody judges"`
+	TokenFile string        `config:"token_file" default:"" doc:"file with the bearer token for that address"`
+	Timeout   time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"longest time of one such call; no customer waits for it"`
+	Queue     int           `config:"queue" default:"10000" min:"1" max:"1000000" doc:"events that wait; more are dropped and counted"`
+	Batch     int           `config:"batch" default:"200" min:"1" max:"1000" doc:"events of one call"`
+	Wait      time.Duration `config:"wait" default:"200ms" min:"1ms" max:"10s" doc:"longest wait of the first event of a call"`
+	Verdicts  int           `config:"verdicts" default:"100000" min:"1" max:"10000000" doc:"verdicts kept in memory; the least used are forgotten"`
 }
 
 // HTTP bounds what a client may take of the server.
@@ -95,6 +112,8 @@ type HTTP struct {
 	IdleTimeout    time.Duration `config:"idle_timeout" default:"90s" min:"1s" doc:"how long a connection may be unused"`
 	CertFile       string        `config:"cert_file" default:"" doc:"certificate chain that customers see, PEM; empty: plain HTTP, which is refused unless dev and on loopback; what stands in front speaks TLS to us too"`
 	KeyFile        string        `config:"key_file" default:"" doc:"private key of that certificate, PEM"`
+	MaxStreams     int           `config:"max_streams" default:"100" min:"1" max:"10000" doc:"calls at once on one HTTP/2 connection"`
+	DrainDelay     time.Duration `config:"drain_delay" default:"500ms" min:"0s" max:"1m" doc:"how long connections are still taken and told to go away, not ready any more, before a stop refuses new ones; at most a quarter of shutdown_grace is used"`
 	MaxHeaderBytes int           `config:"max_header_bytes" default:"16384" min:"1024" max:"1048576" doc:"largest header of a call, in bytes"`
 }
 

@@ -20,14 +20,32 @@ import (
 // serveTLS serves the face of an edge without routes under an identity.
 func serveTLS(t *testing.T, files testkit.PEMFiles) string {
 	t.Helper()
+	return serveHandler(t, files, http.NotFoundHandler(), 100)
+}
+
+// serveTLSOf serves a handler as an edge serves its face, with so many streams to a connection.
+func serveTLSOf(t *testing.T, h http.Handler, streams int) (addr string, pool *x509.CertPool) {
+	t.Helper()
+	files := testkit.NewAuthority(t).Issue(t.TempDir())
+	pem, err := os.ReadFile(files.CA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem)
+	return serveHandler(t, files, h, streams), pool
+}
+
+func serveHandler(t *testing.T, files testkit.PEMFiles, h http.Handler, streams int) string {
+	t.Helper()
 	shown, err := transport.LoadTLS(transport.TLSFiles{CertFile: files.Cert, KeyFile: files.Key}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	group := lifecycle.New(ctx, slog.New(slog.DiscardHandler))
-	cfg := Config{HTTPAddr: "127.0.0.1:0", HTTP: HTTP{MaxConnections: 10, HeaderTimeout: time.Second, BodyTimeout: time.Second}}
-	l, err := serveHTTP(group, cfg, http.NotFoundHandler(), shown, slog.New(slog.DiscardHandler))
+	cfg := Config{Common: config.Common{ShutdownGrace: time.Second}, HTTPAddr: "127.0.0.1:0", HTTP: HTTP{MaxConnections: 10, HeaderTimeout: time.Second, BodyTimeout: 10 * time.Second, MaxStreams: streams}}
+	l, err := serveHTTP(group, cfg, h, shown, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,22 +35,28 @@ var described = sync.OnceValues(func() (routers.Router, error) {
 // conforms checks a real answer against the document, if it describes the call at all.
 func (r *rig) conforms(req *http.Request, res *http.Response, body string) {
 	r.t.Helper()
+	if _, err := r.described(req, res, body); err != nil {
+		r.t.Errorf("%s %s answers %d, which is not as openapi.yaml has it: %v\n%s", req.Method, req.URL.Path, res.StatusCode, err, body)
+	}
+}
+
+// described is the operation that an answer belongs to, "" for none, and what is wrong with the answer.
+func (r *rig) described(req *http.Request, res *http.Response, body string) (operation string, err error) {
+	r.t.Helper()
 	router, err := described()
 	if err != nil {
 		r.t.Fatalf("openapi.yaml: %v", err)
 	}
 	route, params, err := router.FindRoute(&http.Request{Method: req.Method, URL: &url.URL{Path: req.URL.Path, RawPath: req.URL.RawPath}})
 	if err != nil {
-		return // a path or a method that does not exist
+		return "", nil //nolint:nilerr // a path or a method that does not exist
 	}
 	in := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: req, PathParams: params, Route: route},
 		Status:                 res.StatusCode, Header: res.Header, Body: io.NopCloser(strings.NewReader(body)),
 		Options: &openapi3filter.Options{IncludeResponseStatus: true},
 	}
-	if err := openapi3filter.ValidateResponse(context.Background(), in); err != nil {
-		r.t.Errorf("%s %s answers %d, which is not as openapi.yaml has it: %v\n%s", req.Method, req.URL.Path, res.StatusCode, err, body)
-	}
+	return route.Operation.OperationID, openapi3filter.ValidateResponse(context.Background(), in)
 }
 
 // The document is served as it is in the repository.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cellquota/cellquota/edge/identity"
 	"github.com/cellquota/cellquota/edge/proxy"
+	"github.com/cellquota/cellquota/edge/risk"
 	"github.com/cellquota/cellquota/edge/routes"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/lifecycle"
@@ -51,6 +53,31 @@ func verifier(group *lifecycle.Group, cfg Identity, now clock.Clock, log *slog.L
 	}
 	group.Go("identity", keys.Run)
 	return v, keys.Fault, nil
+}
+
+// judge takes what customers' calls came to where the configuration says; nil: nowhere.
+func judge(group *lifecycle.Group, cfg Risk, now clock.Clock, log *slog.Logger, reg prometheus.Registerer) (*risk.Feed, error) {
+	if cfg.URL == "" {
+		return nil, nil //nolint:nilnil // a nil feed does nothing
+	}
+	token := ""
+	if cfg.TokenFile != "" {
+		b, err := os.ReadFile(cfg.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("risk.token_file: %w", err)
+		}
+		token = strings.TrimSpace(string(b))
+	}
+	door := risk.NewHTTP(cfg.URL, token, cfg.Timeout)
+	feed, err := risk.New(risk.Settings{Queue: cfg.Queue, Batch: cfg.Batch, Wait: cfg.Wait, Verdicts: cfg.Verdicts}, door, now, log, reg)
+	if err != nil {
+		return nil, err
+	}
+	group.Go("risk", func(ctx context.Context) error {
+		defer door.Close()
+		return feed.Run(ctx)
+	})
+	return feed, nil
 }
 
 // dialOptions are how this edge goes to cells and control plane.
@@ -108,9 +135,15 @@ func watch(group *lifecycle.Group, cfg Config, dial transport.DialOptions, rings
 
 // readiness is green once there are routes, and keys to verify customers by. A control plane that is gone, or a key file that cannot
 // be read, is a reason to look at, but no reason to send customers elsewhere.
-func readiness(w *routes.Watcher, rings keyRings, keyFault func() string) telemetry.Ready {
+func readiness(stopping <-chan struct{}, w *routes.Watcher, rings keyRings, keyFault func() string) telemetry.Ready {
 	return func() (bool, map[string]string) {
 		faults := rings.faults()
+		select {
+		case <-stopping:
+			faults["edge"] = "it is being stopped"
+			return false, faults
+		default:
+		}
 		if fault := keyFault(); fault != "" {
 			faults["identity"] = fault
 			return false, faults

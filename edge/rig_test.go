@@ -119,7 +119,7 @@ func (r *rig) run(edit ...func(*Config)) {
 	cfg, err := config.Load[Config]([]string{
 		"--dev", "--http-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0", "--keys-dir=" + r.keysDir,
 		"--control-plane-addrs=" + r.control.Addr, "--identity-issuer=" + issuer, "--identity-audience=" + audience,
-		"--identity-hs256-secret-file=" + secretFile, "--request-timeout=2s", "--shutdown-grace=5s",
+		"--identity-hs256-secret-file=" + secretFile, "--request-timeout=2s", "--shutdown-grace=5s", "--http-drain-delay=0s",
 	}, config.Options{Program: "edge test", Environ: []string{}})
 	if err != nil {
 		t.Fatal(err)

@@ -125,19 +125,23 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 	if err != nil {
 		return nil, err
 	}
+	judged, err := judge(group, cfg.Risk, now, log, registry)
+	if err != nil {
+		return nil, err
+	}
 	face := api.New(api.Settings{
 		Timeout: cfg.RequestTimeout, MaxWait: cfg.WaitMax, MaxWaiters: cfg.Limits.Waiters, MaxRunning: cfg.Limits.Running,
-		MaxPerUser: cfg.Limits.PerUser, CallbackWindow: cfg.Payment.CallbackWindow, Origins: cfg.CORS.Origins,
+		MaxPerUser: cfg.Limits.PerUser, MaxPerDevice: cfg.Limits.PerDevice, MaxPerNetwork: cfg.Limits.PerNetwork, CallbackWindow: cfg.Payment.CallbackWindow, Origins: cfg.CORS.Origins,
 	}, api.Parts{
 		Routes: watcher, Identity: verifier, Permits: permit.New(rings[signed.UsePermit], now), Receipts: rings[signed.UseReceipt],
-		PaymentKeys: rings[signed.UsePayment], Limits: limits, Networks: networks, SoldOut: empty, Cells: cells,
+		PaymentKeys: rings[signed.UsePayment], Limits: limits, Networks: networks, SoldOut: empty, Cells: cells, Risk: judged,
 		Clock: now, Log: log, Registry: registry, Stopping: group.Stopping(),
 	})
 	listener, err := serveHTTP(group, cfg, traced(face), shown, log)
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(watcher, rings, keyFault), level, telemetry.Options(cfg.Common, dial.TLS.HTTPS(), log)...)
+	metrics, err := telemetry.MetricsServer(cfg.MetricsAddr, registry, readiness(group.Stopping(), watcher, rings, keyFault), level, telemetry.Options(cfg.Common, dial.TLS.HTTPS(), log)...)
 	if err != nil {
 		return nil, err
 	}
@@ -166,6 +170,7 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face http.Handler, shown *tra
 		WriteTimeout:      cfg.HTTP.BodyTimeout + cfg.WaitMax + 2*cfg.RequestTimeout + time.Second,
 		IdleTimeout:       cfg.HTTP.IdleTimeout,
 		MaxHeaderBytes:    cfg.HTTP.MaxHeaderBytes,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: cfg.HTTP.MaxStreams},
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	if shown != nil {
@@ -177,7 +182,12 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face http.Handler, shown *tra
 		}
 		return nil
 	})
-	group.OnStop("http", server.Shutdown)
+	group.OnStop("http", func(ctx context.Context) error {
+		// Every answer says "close" by now (api.Server), and readiness sends newcomers elsewhere: whoever
+		// still has a connection of ours leaves it before it is cut under his next call.
+		_ = clock.System().Sleep(ctx, min(cfg.HTTP.DrainDelay, cfg.ShutdownGrace/4)) // ends early where there is no time
+		return server.Shutdown(ctx)
+	})
 	return listener, nil
 }
 

@@ -54,10 +54,11 @@ func (s *Server) request(c *call) reply {
 	if p := s.mayTry(c, campaign, sku, in); p != nil {
 		return p.reply()
 	}
-	if !s.crowd.Enter(string(c.who.User)) {
+	caller := s.caller(c)
+	if !s.crowds.Enter(caller) {
 		return at(atLimit, RateLimited).reply()
 	}
-	defer s.crowd.Leave(string(c.who.User))
+	defer s.crowds.Leave(caller)
 	// 4. One ask for all concurrent repeats, to the one cell.
 	d, joined := s.collate.do(c.who.User, collapseKey(campaign.ID, sku.ID, c.who.User, in), func() decision {
 		return s.decide(c, campaign, sku, in)
@@ -110,7 +111,7 @@ func (s *Server) mayTry(c *call, campaign *route.Campaign, sku route.SKU, in *as
 	if err != nil || (in.attempt == 0 && !c.now.Before(given.Expires)) {
 		return at(atPermit, PermitInvalid)
 	}
-	if !campaign.Rules.Eligible(c.who.Values, c.who.RiskTier) {
+	if !campaign.Rules.Eligible(c.who.Values, c.tier) {
 		return at(atEligibility, NotEligible)
 	}
 	if p := c.enter(campaign); p != nil {
@@ -137,6 +138,7 @@ func (s *Server) decide(c *call, campaign *route.Campaign, sku route.SKU, in *as
 		return decision{problem: at(atRoute, MovedPending)}
 	}
 	stock := soldout.Key{Campaign: campaign.ID, SKU: sku.ID, Cell: home.ID}
+	c.request = string(in.request)
 	if in.attempt == 0 {
 		if left, empty := s.parts.SoldOut.Empty(stock); empty {
 			return decision{problem: at(atSoldOut, TempSoldOut).after(max(left, Catalog[TempSoldOut].Wait))}
@@ -158,7 +160,7 @@ func (s *Server) decide(c *call, campaign *route.Campaign, sku route.SKU, in *as
 		Traceparent: traceparent(c.ctx()),
 		Kind: &cq.Ask_Admit{Admit: &cq.AdmitAsk{
 			RequestId: string(in.request), Quantity: in.quantity, Permit: in.permit, RetryAttempt: in.attempt,
-			DeviceId: c.who.DeviceID, RiskTier: c.who.RiskTier,
+			DeviceId: c.who.DeviceID, RiskTier: c.tier,
 		}},
 	})
 	if err != nil {
@@ -185,7 +187,9 @@ func (s *Server) unanswered(c *call, cell ids.CellID, err error) *problem {
 		return at(atHome, NotReady)
 	default:
 		s.log.WarnContext(c.ctx(), "no answer; the outcome is unknown", slog.String(telemetry.Event, "ask_unknown"),
-			slog.String(telemetry.CellID, string(cell)), slog.Any(telemetry.Error, err))
+			slog.String(telemetry.CampaignID, c.params[0]), slog.String(telemetry.SKUID, c.params[1]), slog.String(telemetry.UserID, string(c.who.User)),
+			slog.String(telemetry.RequestID, c.request), slog.String(telemetry.CellID, string(cell)),
+			slog.String(telemetry.ErrorClass, "UNKNOWN_OUTCOME"), slog.Bool(telemetry.Retryable, true), slog.Any(telemetry.Error, err))
 		return at(atHome, NotReady)
 	}
 }
@@ -216,6 +220,7 @@ func (s *Server) told(c *call, d decision, joined bool) reply {
 		return refusal(d.answer).reply()
 	}
 	view := d.answer.GetRequest()
+	c.about.Reservation, c.about.Order = view.GetReservationId(), view.GetOrderId()
 	rep := reply{layer: atHome, code: strings.TrimPrefix(outcome.String(), "ADMIT_OUTCOME_"), status: http.StatusOK}
 	if accepted || onItsWay(view.GetState()) {
 		rep.status = http.StatusAccepted

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cellquota/cellquota/edge/identity"
 	"github.com/cellquota/cellquota/edge/limit"
+	"github.com/cellquota/cellquota/edge/risk"
 	"github.com/cellquota/cellquota/edge/route"
 	"github.com/cellquota/cellquota/edge/routes"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -27,6 +28,9 @@ type call struct {
 	view    *routes.Snapshot
 	who     *identity.Identity // after identify
 	domain  string             // after enter
+	request string             // its request id, once it is checked
+	tier    string             // risk tier, after identify
+	about   risk.Event         // what a handler knows of it, for the judge
 }
 
 // ctx ends with the call or with its client.
@@ -79,7 +83,7 @@ func (s *Server) identify(c *call) *problem {
 	who, err := s.parts.Identity.Verify(values[0])
 	switch {
 	case err == nil:
-		c.who = who
+		c.who, c.tier = who, s.parts.Risk.Tier(string(who.User), who.DeviceID, who.RiskTier)
 		return nil
 	case errors.Is(err, identity.ErrNoKeys):
 		return at(atIdentity, NotReady)

@@ -65,6 +65,7 @@ func (s *Server) paymentCallback(c *call) reply {
 	if p != nil {
 		return p.reply()
 	}
+	c.about.Order, c.about.Payment, c.about.Status = string(order), in.GetPaymentId(), body.Status
 	return s.apply(c, order, in)
 }
 

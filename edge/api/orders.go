@@ -28,6 +28,7 @@ func (s *Server) ownOrder(c *call) (ids.OrderID, *route.Cell, *problem) {
 	if err != nil {
 		return "", nil, at(atOrder, NotFound)
 	}
+	c.about.Order = string(id)
 	cell := c.view.Cell(id.Cell())
 	if cell == nil {
 		return "", nil, at(atOrder, NotFound)
@@ -88,6 +89,7 @@ func (s *Server) startPayment(c *call) reply {
 	if err != nil {
 		return at(atBody, InvalidArgument).field("/payment_id", rule(err)).reply()
 	}
+	c.about.Payment = string(payment)
 	in := &cq.StartPaymentRequest{OrderId: string(id), UserId: string(c.who.User), PaymentId: string(payment)}
 	out, err := once(s, c.lasting(), cell.ID, in, doorStartPayment)
 	if err != nil {

@@ -37,7 +37,7 @@ func (s *Server) claimPermit(c *call) reply {
 
 // mayClaim passes eligibility and limits.
 func (s *Server) mayClaim(c *call, campaign *route.Campaign) *problem {
-	if campaign.Lottery || !campaign.Rules.Eligible(c.who.Values, c.who.RiskTier) {
+	if campaign.Lottery || !campaign.Rules.Eligible(c.who.Values, c.tier) {
 		return at(atEligibility, NotEligible) // of a lottery, only winners are given permits
 	}
 	if p := c.enter(campaign); p != nil {

@@ -200,3 +200,28 @@ func TestJitter(t *testing.T) {
 		t.Errorf("only %d different waits", len(seen))
 	}
 }
+
+// Whoever looks as he is told looks after 500 ms, 1 s, 2 s and so on, spread by a quarter.
+func TestPollHints(t *testing.T) {
+	admitted := time.UnixMilli(1_800_000_000_000)
+	for range 50 {
+		now := admitted
+		for _, want := range []time.Duration{500, 1000, 2000, 4000, 8000, 16000, 30000, 30000} {
+			want *= time.Millisecond
+			got := time.Duration(poll(cq.RequestState_REQUEST_STATE_QUEUED, admitted.UnixMilli(), now)) * time.Millisecond
+			if got < want || got > want+want/4 {
+				t.Fatalf("%v after the admission the next look is in %v, want %v and a quarter", now.Sub(admitted), got, want)
+			}
+			now = now.Add(got)
+		}
+	}
+	if got := poll(cq.RequestState_REQUEST_STATE_ADMITTED, 0, admitted); got < 500 || got > 625 {
+		t.Errorf("of unknown age: %d ms", got)
+	}
+	if got := poll(cq.RequestState_REQUEST_STATE_QUEUED, admitted.Add(time.Hour).UnixMilli(), admitted); got < 500 || got > 625 {
+		t.Errorf("admitted by a clock that is ahead: %d ms", got)
+	}
+	if poll(cq.RequestState_REQUEST_STATE_PAID, admitted.UnixMilli(), admitted) != 0 {
+		t.Error("a paid request is to be looked at")
+	}
+}

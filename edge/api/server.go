@@ -15,6 +15,7 @@ import (
 	"github.com/cellquota/cellquota/edge/limit"
 	"github.com/cellquota/cellquota/edge/permit"
 	"github.com/cellquota/cellquota/edge/proxy"
+	"github.com/cellquota/cellquota/edge/risk"
 	"github.com/cellquota/cellquota/edge/routes"
 	"github.com/cellquota/cellquota/edge/soldout"
 	"github.com/cellquota/cellquota/internal/clock"
@@ -28,12 +29,14 @@ type Settings struct {
 	MaxWait        time.Duration // longest long poll of GET …/requests/{id}
 	MaxWaiters     int           // long polls at once; beyond it they are answered at once
 	MaxRunning     int           // calls at once
-	MaxPerUser     int           // calls of one user to his home cell at once; 0: no bound
+	MaxPerUser     int           // requests of one user at once; 0: no bound
+	MaxPerDevice   int           // requests of one device at once; 0: no bound
+	MaxPerNetwork  int           // requests from one network at once; 0: no bound
 	CallbackWindow time.Duration // how far a payment signature's time may be off
 	Origins        []string      // CORS
 }
 
-// Parts are what a Server is put together from. All are required but Stopping.
+// Parts are what a Server is put together from. All are required but Risk and Stopping.
 type Parts struct {
 	Routes      interface{ Snapshot() *routes.Snapshot }
 	Identity    *identity.Verifier
@@ -44,6 +47,7 @@ type Parts struct {
 	Networks    *limit.Networks
 	SoldOut     *soldout.Cache
 	Cells       *proxy.Cells
+	Risk        *risk.Feed // nil: nobody judges
 	Clock       clock.Clock
 	Log         *slog.Logger
 	Registry    prometheus.Registerer
@@ -63,7 +67,7 @@ type Server struct {
 	collate *collapse
 	running *limit.Inflight
 	waiters *limit.Inflight
-	crowd   *limit.Crowd
+	crowds  *limit.Crowds
 	metrics *metrics
 	buffers sync.Pool
 }
@@ -74,7 +78,7 @@ func New(set Settings, p Parts) *Server {
 		set: set, parts: p, clock: p.Clock, log: p.Log,
 		router: newRouter(), cors: newCORS(set.Origins), collate: newCollapse(),
 		running: limit.NewInflight(set.MaxRunning), waiters: limit.NewInflight(set.MaxWaiters),
-		crowd:   limit.NewCrowd(set.MaxPerUser),
+		crowds:  limit.NewCrowds(set.MaxPerUser, set.MaxPerDevice, set.MaxPerNetwork),
 		buffers: sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }},
 	}
 	s.metrics = newMetrics(p.Registry, func() float64 { return float64(s.running.Now()) })
@@ -108,6 +112,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.write(c, &rep)
 	s.metrics.answered(name, &rep, s.clock.Now().Sub(began))
+	s.report(c, name, &rep)
 }
 
 // guarded runs a handler within the bound on calls at once; a handler that panics is answered 500
@@ -148,6 +153,9 @@ func (s *Server) write(c *call, rep *reply) {
 		cache = rep.cache
 	}
 	h.Set("Cache-Control", cache)
+	if s.stopping() {
+		h.Set("Connection", "close") // HTTP/2 is told to go away
+	}
 	set(h, "Trace-Id", c.traceID)
 	set(h, "Location", rep.location)
 	set(h, "Allow", rep.allow)

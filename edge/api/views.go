@@ -8,9 +8,12 @@ import (
 	cq "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
 
-// pollAfter is when to look again at a request that is on its way to an order; spread by as much
-// again.
-const pollAfter = 300 * time.Millisecond
+// When to look again at a request that is on its way to an order: after 500 ms, 1 s, 2 s and so
+// on, doubled up to the last, spread by a quarter.
+const (
+	firstPoll = 500 * time.Millisecond
+	lastPoll  = 30 * time.Second
+)
 
 // reviewAfter is when to look again at one that waits for a person.
 const reviewAfter = 30 * time.Second
@@ -59,7 +62,7 @@ func (o *object) request(v *cq.RequestView, lang Lang, now time.Time) {
 	o.opt("ack", ackWord(v.GetAck()))
 	o.opt("receipt", v.GetReceipt())
 	o.str("status_url", statusURL(v.GetCampaignId(), v.GetSkuId(), v.GetRequestId()))
-	if ms := poll(v.GetState()); ms > 0 {
+	if ms := poll(v.GetState(), v.GetAdmittedAtMs(), now); ms > 0 {
 		o.int("poll_after_ms", ms)
 	}
 }
@@ -73,11 +76,17 @@ func (o *object) expiry(ms int64, now time.Time) {
 	o.int("expires_in_ms", max(ms-now.UnixMilli(), 0))
 }
 
-// poll is after how many milliseconds looking again makes sense, jittered; 0: no sense.
-func poll(s cq.RequestState) int64 {
+// poll is after how many milliseconds looking again makes sense, jittered; 0: no sense. Who looks as he is
+// told comes when the request is as old as the waits so far, so its age says how long the next one is.
+func poll(s cq.RequestState, admittedMs int64, now time.Time) int64 {
 	switch {
 	case onItsWay(s):
-		return (pollAfter + rand.N(pollAfter)).Milliseconds()
+		wait := firstPoll
+		for age := now.Sub(time.UnixMilli(admittedMs)); admittedMs != 0 && age >= wait && wait < lastPoll; wait *= 2 {
+			age -= wait
+		}
+		wait = min(wait, lastPoll)
+		return (wait + rand.N(wait/4)).Milliseconds()
 	case s == cq.RequestState_REQUEST_STATE_MANUAL_REVIEW:
 		return reviewAfter.Milliseconds()
 	default:

@@ -147,3 +147,38 @@ func TestBoundsAtOnce(t *testing.T) {
 		t.Error("a place given back is not free")
 	}
 }
+
+// A caller gets all of his places or none, and what one dimension refuses takes nothing of the others.
+func TestCrowds(t *testing.T) {
+	c := limit.NewCrowds(1, 2, 3)
+	who := func(user, device string) limit.Caller { return limit.Caller{User: user, Device: device, Network: "n"} }
+	for i, row := range []struct {
+		who  limit.Caller
+		want bool
+	}{
+		{who("a", "d"), true},
+		{who("a", "d"), false},
+		{who("b", "d"), true},
+		{who("c", "d"), false},
+		{who("c", ""), true},
+		{who("d", "e"), false}, // three from the network
+	} {
+		if got := c.Enter(row.who); got != row.want {
+			t.Fatalf("caller %d: %v", i, got)
+		}
+	}
+	c.Leave(who("a", "d"))
+	if !c.Enter(who("d", "e")) { // refused before by the network alone: his user and device are free
+		t.Error("a refusal kept places")
+	}
+	c.Leave(who("b", "d"))
+	if !c.Enter(who("a", "d")) {
+		t.Error("places given back are not free")
+	}
+	none := limit.NewCrowds(0, 0, 0)
+	for range 1000 {
+		if !none.Enter(who("a", "d")) {
+			t.Fatal("no bound refuses")
+		}
+	}
+}
