@@ -40,6 +40,7 @@ type Config struct {
 	Provider  Provider  `config:"provider"`
 	Refund    Refund    `config:"refund"`
 	Rebuild   Rebuild   `config:"rebuild"`
+	Reconcile Reconcile `config:"reconcile"`
 	Gate      Gate      `config:"gate"`
 	Status    Status    `config:"status"`
 	Link      Link      `config:"link"`
@@ -222,6 +223,20 @@ type Gate struct {
 type Status struct {
 	ReadRate int           `config:"read_rate" default:"2000" min:"1" max:"1000000" doc:"reads of the shard per second"`
 	Timeout  time.Duration `config:"timeout" default:"1s" min:"10ms" max:"1m" doc:"of one read"`
+}
+
+// Reconcile paces and bounds the comparison of the ledgers.
+type Reconcile struct {
+	Interval      time.Duration `config:"interval" default:"1s" min:"10ms" max:"1h" doc:"between cycles, and looks for runs that were asked for and for open findings"`
+	Page          int           `config:"page" default:"1000" min:"10" max:"10000" doc:"rows read at once"`
+	Rate          int           `config:"rate" default:"20000" min:"100" max:"10000000" doc:"rows compared per second, but in a run that somebody asked for"`
+	InFlight      time.Duration `config:"in_flight" default:"1m" min:"100ms" max:"1h" doc:"an admission without an outcome is under way so long; later it is a finding"`
+	Settle        time.Duration `config:"settle" default:"5s" min:"10ms" max:"1h" doc:"an outcome whose effects have left may be missing in the mirror so long"`
+	Overdue       time.Duration `config:"overdue" default:"1m" min:"100ms" max:"24h" doc:"an unpaid order may stay open so long after it should have been closed"`
+	Confirm       time.Duration `config:"confirm" default:"1s" min:"1ms" max:"1m" doc:"between the first look at a difference and the second, which makes it a finding"`
+	ReaderDSNFile string        `config:"reader_dsn_file" default:"" doc:"file with the address of PostgreSQL, perhaps of a standby, as role cellquota_reader, where pages are read; empty: the shard itself"`
+	RepairTries   int           `config:"repair_tries" default:"10" min:"1" max:"1000" doc:"automatic repairs of one finding before it waits for a person (repair_budget)"`
+	RepairFor     time.Duration `config:"repair_for" default:"60s" min:"1s" max:"24h" doc:"how long automatic repairs of one finding go on before it waits for a person (repair_budget)"`
 }
 
 // Link paces the stream to the control plane.

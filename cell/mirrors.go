@@ -13,6 +13,7 @@ import (
 	"github.com/cellquota/cellquota/cell/gate/keeper"
 	"github.com/cellquota/cellquota/cell/homes"
 	"github.com/cellquota/cellquota/cell/rebuild"
+	"github.com/cellquota/cellquota/cell/reconcile"
 	"github.com/cellquota/cellquota/cell/relay"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -188,6 +189,15 @@ func (m *mirrors) relayPlaces() []relay.Place {
 		for _, sku := range c.SKUs() {
 			out = append(out, relay.Place{Scope: scopeOf(c, sku.ID), SKU: sku.ID})
 		}
+	}
+	return out
+}
+
+// ledgers are the SKUs whose mirrors reconcile compares.
+func (m *mirrors) ledgers() []reconcile.Place {
+	var out []reconcile.Place
+	for _, p := range m.relayPlaces() {
+		out = append(out, reconcile.Place(p))
 	}
 	return out
 }

@@ -254,6 +254,7 @@ const factsService = "/cellquota.v1.CellFactsService/"
 // operatorsMethods are for operators, who come through the control plane; an edge speaks for customers.
 var operatorsMethods = []string{
 	pb.OrderService_RefundOrder_FullMethodName, pb.OrderService_ReleaseReservation_FullMethodName, pb.OrderService_ReturnAdmission_FullMethodName,
+	pb.CellReconcileService_Run_FullMethodName, pb.CellReconcileService_Repair_FullMethodName,
 }
 
 // authorize lets edges ask for customers, and the control plane read and refund.

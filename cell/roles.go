@@ -15,11 +15,11 @@ import (
 	"github.com/cellquota/cellquota/cell/payment/provider"
 	"github.com/cellquota/cellquota/cell/payment/refund"
 	"github.com/cellquota/cellquota/cell/rebuild"
+	"github.com/cellquota/cellquota/cell/reconcile"
 	"github.com/cellquota/cellquota/cell/relay"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/lifecycle"
-	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // The roles of a process (contract, section 1).
@@ -46,8 +46,7 @@ func (p *parts) start(group *lifecycle.Group, role string) error {
 	case roleOutbox:
 		return p.startOutbox(group)
 	case roleReconcile:
-		p.log.Info("role reconcile has no loop in this version: ledgers are compared by cellctl verify", telemetry.Event, "role_idle")
-		return nil
+		return p.startReconcile(group)
 	default:
 		return fmt.Errorf("no such role")
 	}
@@ -158,6 +157,35 @@ func (p *parts) startOutbox(group *lifecycle.Group) error {
 	}
 	group.Go("outbox-prune", pruner.Run)
 	return nil
+}
+
+// startReconcile compares the ledgers; pages may come from a standby.
+func (p *parts) startReconcile(group *lifecycle.Group) error {
+	from := shard.LedgersConfig{Timeout: p.cfg.Shard.StatementTimeout, Encrypted: !p.cfg.Dev}
+	if file := p.cfg.Reconcile.ReaderDSNFile; file != "" {
+		var err error
+		if from.DSN, err = secretFile(file); err != nil {
+			return fmt.Errorf("reconcile.reader_dsn_file: %w", err)
+		}
+	}
+	pages, err := p.shard.Ledgers(context.Background(), from) // lives as long as the process
+	if err != nil {
+		return err
+	}
+	closeLast(group, "ledgers", pages.Close)
+	loop, err := reconcile.New(p.reconcileConfig(), p.shard, pages, p.mirror, p.mirrors.ledgers, reconcile.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry})
+	if err != nil {
+		return err
+	}
+	group.Go("reconcile", loop.Run)
+	return nil
+}
+
+func (p *parts) reconcileConfig() reconcile.Config {
+	c := p.cfg.Reconcile
+	return reconcile.Config{
+		Cell: p.cell, Owner: p.instance, Interval: c.Interval, Page: c.Page, Rate: c.Rate, InFlight: c.InFlight, Settle: c.Settle, Overdue: c.Overdue, Confirm: c.Confirm,
+	}
 }
 
 // payments serves what customers and the payment channel say about orders.

@@ -102,7 +102,7 @@ func assemble(ctx context.Context, group *lifecycle.Group, cfg Config, log *slog
 	return &running{listener, metrics, p}, nil
 }
 
-// serve takes the address and serves the three services behind the visible chain.
+// serve takes the address and serves the four services behind the visible chain.
 func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 	if err := rpcstatus.Register(api.Kinds()...); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 	}, api.Deps{
 		Standing: seller{p.standing, p.pulse, p.health.skewed}, Rules: p.rules, Mirror: p.mirror, Direct: p.direct, Baselines: p.baselines, Stocks: p.shard, Log: p.producer, Statuses: p.statuses, Payments: pay, Reviews: p.shard,
 		Orders: p.shard, Gates: p.gates, Permits: p.permits, Faults: p.health.faults, Clock: p.clock, Logger: p.log,
-		Library: p.mirror, Installed: p.shard, Keys: p.rings(),
+		Library: p.mirror, Installed: p.shard, Runs: p.shard, Keys: p.rings(),
 	})
 	opts := transport.ServerOptions{
 		Log: p.log, Dev: p.cfg.Dev, TLS: p.tls, Stopping: group.Stopping(), Authenticator: p.authenticator(), Authorizer: authorize,

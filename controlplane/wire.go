@@ -352,6 +352,7 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view, Routes: p.routes, Cells: p.hub, Peers: p.peers})
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})
 	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
+	pb.RegisterReconcileServiceServer(server, &api.Reconcile{View: p.view, Reader: p.shards, Dial: dial})
 	pb.RegisterCellLinkServiceServer(server, p.hub)
 	return nil
 }

@@ -102,6 +102,11 @@ type Orders interface {
 	ListOrders(ctx context.Context, user ids.UserID, limit int) ([]shard.Order, error)
 }
 
+// Runs keeps what comparisons of the ledgers were asked for; *shard.Store is one.
+type Runs interface {
+	AskRun(ctx context.Context, r shard.ReconcileRun, reason string) (shard.ReconcileRun, error)
+}
+
 // Settings are the bounds of the package. Zero values take the defaults in brackets.
 type Settings struct {
 	Cell          ids.CellID
@@ -154,17 +159,20 @@ type Deps struct {
 	// Library and Installed are asked by Shadow; nil: it says so.
 	Library   Library
 	Installed Installed
+	// Runs keeps full comparisons of the ledgers that were asked for.
+	Runs Runs
 	// Keys are the key sets of this process, by use; for Shadow.
 	Keys   []*signed.Ring
 	Clock  clock.Clock
 	Logger *slog.Logger
 }
 
-// Server serves the three services. Safe for concurrent use.
+// Server serves the four services. Safe for concurrent use.
 type Server struct {
 	pb.UnimplementedAdmissionServiceServer
 	pb.UnimplementedOrderServiceServer
 	pb.UnimplementedCellFactsServiceServer
+	pb.UnimplementedCellReconcileServiceServer
 
 	set Settings
 	Deps
@@ -182,6 +190,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterAdmissionServiceServer(r, s)
 	pb.RegisterOrderServiceServer(r, s)
 	pb.RegisterCellFactsServiceServer(r, s)
+	pb.RegisterCellReconcileServiceServer(r, s)
 }
 
 // scope is the mirror of a SKU by its campaign's purchase scope.

@@ -29,6 +29,7 @@ var whole = map[string]string{
 	"outbox_claim_step2": "of a schema of step 2", "outbox_defer_step2": "of a schema of step 2",
 	"buckets_shown":       "looks, after a handover, for effects of one type by the partial index of pending rows",
 	"batch_earlier_step3": "of a schema of step 3", "batch_buyers_read_step3": "of a schema of step 3", "snapshot_marks_step3": "of a schema of step 3",
+	"finding_counts": "counts what is open, by the partial index of open ones", "finding_frozen": "reads what is open, likewise", "finding_open": "likewise",
 	"refunds_adopt": "takes the oldest of a partial index that is empty but after an older program",
 }
 

@@ -96,6 +96,11 @@ var table = map[string][]string{
 	pb.ReportService_GetCampaignReport_FullMethodName: everyOperator,
 	pb.ReportService_ListAuditEvents_FullMethodName:   everyOperator,
 
+	pb.ReconcileService_ListFindings_FullMethodName:  everyOperator,
+	pb.ReconcileService_GetFinding_FullMethodName:    everyOperator,
+	pb.ReconcileService_RunReconcile_FullMethodName:  quota,
+	pb.ReconcileService_RepairFinding_FullMethodName: sre,
+
 	pb.AccessService_CreateToken_FullMethodName:   sre,
 	pb.AccessService_ListTokens_FullMethodName:    sre,
 	pb.AccessService_RevokeToken_FullMethodName:   sre,

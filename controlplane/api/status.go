@@ -20,6 +20,7 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrUnknownOperation, Code: codes.NotFound, Reason: "UNKNOWN_OPERATION"},
 		{Err: core.ErrUnknownApproval, Code: codes.NotFound, Reason: "UNKNOWN_APPROVAL"},
 		{Err: core.ErrUnknownRecord, Code: codes.NotFound, Reason: "UNKNOWN_RECORD"},
+		{Err: errUnknownFinding, Code: codes.NotFound, Reason: "UNKNOWN_FINDING"},
 		{Err: errUnknownOrder, Code: codes.NotFound, Reason: "UNKNOWN_ORDER"},
 		{Err: core.ErrCellExists, Code: codes.AlreadyExists, Reason: "CELL_EXISTS"},
 		{Err: core.ErrCampaignExists, Code: codes.AlreadyExists, Reason: "CAMPAIGN_EXISTS"},

@@ -44,6 +44,7 @@ type Client struct {
 	Operations pb.OperationServiceClient
 	Access     pb.AccessServiceClient
 	Orders     pb.OrderServiceClient // RefundOrder, ReleaseReservation, ReturnAdmission
+	Reconcile  pb.ReconcileServiceClient
 	CellLink   pb.CellLinkServiceClient
 }
 
@@ -71,7 +72,7 @@ func Dial(o Options) (*Client, error) {
 		conn: conn, Cells: pb.NewCellAdminServiceClient(conn), Fences: pb.NewFenceServiceClient(conn), Recovery: pb.NewRecoveryServiceClient(conn),
 		Campaigns: pb.NewCampaignServiceClient(conn), Quota: pb.NewQuotaServiceClient(conn), Routing: pb.NewRoutingServiceClient(conn),
 		Reports: pb.NewReportServiceClient(conn), Operations: pb.NewOperationServiceClient(conn), Access: pb.NewAccessServiceClient(conn),
-		Orders: pb.NewOrderServiceClient(conn), CellLink: pb.NewCellLinkServiceClient(conn),
+		Orders: pb.NewOrderServiceClient(conn), Reconcile: pb.NewReconcileServiceClient(conn), CellLink: pb.NewCellLinkServiceClient(conn),
 	}, nil
 }
 

@@ -62,6 +62,7 @@ func serve(t testing.TB, f *fake, file string) {
 	pb.RegisterAccessServiceServer(s, accesses{f: f})
 	pb.RegisterOperationServiceServer(s, operations{f: f})
 	pb.RegisterOrderServiceServer(s, till{})
+	pb.RegisterReconcileServiceServer(s, &ledgers{f: f})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {

@@ -20,7 +20,7 @@ func (c *cli) statusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the whole platform on one page", Args: takes(),
 		Long: "Leader, etcd, cells, gates and frozen units. The gates are asked of the cells' processes; in JSON and\n" +
-			"YAML they are in gates[]. Findings are not kept yet; 'cellctl verify' looks for what is wrong\nnow.",
+			"YAML they are in gates[]. Findings are counted; 'cellctl reconcile list' names them.",
 		Example: "  cellctl status\n  cellctl status -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.speak(cmd.Context(), target.Viewer, func(ctx context.Context, cp *client.Client) error {
@@ -34,7 +34,11 @@ func (c *cli) statusCommand() *cobra.Command {
 				if people {
 					gates = askGates(ctx, cp, out.GetCells())
 				}
-				return c.show(statusView(out, gates, c.Clock.Now()))
+				view := statusView(out, gates, c.Clock.Now())
+				if people {
+					view.Lines = slices.Insert(view.Lines, 4, "findings      "+findingWords(call(ctx, c, cp.Reconcile.ListFindings, &pb.ListFindingsRequest{})))
+				}
+				return c.show(view)
 			})
 		},
 	}
@@ -47,7 +51,6 @@ func statusView(s *pb.GetStatusResponse, gates []cellGates, now time.Time) rende
 		fmt.Sprintf("etcd          %s, view at revision %d, %s old", etcdWords(s), s.GetRevision(), millis(s.GetViewAgeMs())),
 		fmt.Sprintf("frozen units  %d", s.GetFrozenUnits()),
 		fmt.Sprintf("operations    %d open, %d wait for approval", s.GetOpenOperations(), s.GetPendingApprovals()),
-		"findings      none kept yet; cellctl verify looks for what is wrong now",
 	}
 	for _, r := range s.GetReplicas() {
 		v.Lines = append(v.Lines, "replica       "+replicaWords(r))

@@ -14,7 +14,7 @@ BEGIN
       CONTINUE WHEN t LIKE 'goose%';
       IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts', 'bucket_closings', 'bucket_imports', 'carried_requests') THEN
         EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
-      ELSIF t IN ('ledger', 'buckets', 'review_endings') THEN
+      ELSIF t IN ('ledger', 'buckets', 'review_endings', 'finding_repairs') THEN
         EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
       ELSE
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON cellquota.%I TO cellquota_app', t);
@@ -29,6 +29,11 @@ BEGIN
     END IF;
     IF to_regprocedure('cellquota.witness()') IS NOT NULL THEN -- from step 6
       GRANT EXECUTE ON FUNCTION cellquota.witness() TO cellquota_app;
+    END IF;
+    IF to_regclass('cellquota.v_reconcile_holds') IS NOT NULL THEN -- from step 7
+      GRANT SELECT ON cellquota.v_reconcile_inbox, cellquota.v_reconcile_holds, cellquota.v_reconcile_entries, cellquota.v_reconcile_chain,
+        cellquota.v_reconcile_buyers, cellquota.v_frozen_skus TO cellquota_app;
+      GRANT EXECUTE ON FUNCTION cellquota.freezes(text, text) TO cellquota_app;
     END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_fencer') THEN
@@ -54,5 +59,8 @@ BEGIN
       EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_reader', t);
     END LOOP;
     GRANT EXECUTE ON FUNCTION cellquota.now() TO cellquota_reader;
+    IF to_regclass('cellquota.v_frozen_skus') IS NOT NULL THEN -- from step 7
+      GRANT EXECUTE ON FUNCTION cellquota.freezes(text, text) TO cellquota_reader;
+    END IF;
   END IF;
 END $$;
