@@ -158,7 +158,7 @@ func ordersScript(t testing.TB, n, payload int) string {
 		s.run("stock_move", place[0], place[1], each(n, "'RESERVE'"), each(n, sqlReservation), each(n, "-1"), each(n, "1"), each(n, "0"), each(n, "0"),
 			"1", "'orders'", "'cell'")
 		s.run("batch_orders_insert", each(n, sqlOrder), each(n, sqlReservation), place[3], place[0], place[1], place[2], each(n, "1"), each(n, "'4999.00'"),
-			each(n, "'CNY'"), each(n, "clock_timestamp() + interval '15 minutes'"), each(n, "1"), each(n, "1"), each(n, "''"), sqlNow)
+			each(n, "'CNY'"), each(n, "clock_timestamp() + interval '15 minutes'"), each(n, "1"), each(n, "1"), each(n, "''"), sqlNow, each(n, "''"))
 		s.run("batch_inbox_insert", each(n, sqlReservation), place[3], place[0], place[1], place[2], each(n, "1"), each(n, "'ORDERED'"), each(n, "''"),
 			each(n, sqlDigest), each(n, "g"), each(n, "1"), each(n, "1"), each(n, "clock_timestamp()"), topic, partition, "1", sqlNow)
 		s.outbox(2*n, payload, `'req/cell-1.r' || left(md5(:b::text || '/' || (g + 1) / 2), 26)`)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cellquota/cellquota/cell/payment/provider"
@@ -142,10 +143,13 @@ func (l *Loop) close(ctx context.Context, asks int, ask func(context.Context, []
 	take func() ([]shard.StepResult, []shard.OpenAttempt, error),
 ) error {
 	for range maxRounds {
+		began := l.clock.Now()
 		closed, open, err := take()
 		if err != nil {
 			return err
 		}
+		_, span := telemetry.StartBatch(ctx, "closer.batch", len(closed), func(i int) string { return closed[i].Traceparent }, trace.WithTimestamp(began))
+		telemetry.EndSpan(span, nil)
 		for i := range closed {
 			if closed[i].Closed { // of a cancelled campaign, perhaps before it was due
 				l.delay.Observe(max(0, closed[i].DueFor.Seconds()))

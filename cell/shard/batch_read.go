@@ -88,6 +88,9 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 	if _, err := r.store.hasCarried(ctx, r.tx); err != nil {
 		return err
 	}
+	if _, err := r.store.hasReviews(ctx, r.tx); err != nil {
+		return err
+	}
 	campaigns, keyCampaigns, keySKUs, units := r.keys()
 	b := &pgx.Batch{}
 	if !r.direct {

@@ -55,7 +55,11 @@ func (r *batchRun) queueDecisions(w *writes, source string) error {
 			r.tx.marks[skuKey{e.campaign, e.sku}]++
 		}
 		w.queue("ledger entries", orders, "stock_move", m.args(r.tx.writer.FenceVersion, source, "cell")...)
-		w.queue("orders", orders, "batch_orders_insert", args...)
+		if !r.store.reviewsKnown.Load() {
+			w.queue("orders", orders, "batch_orders_insert_step4", args[:14]...)
+		} else {
+			w.queue("orders", orders, "batch_orders_insert", args...)
+		}
 	}
 	if recorded > 0 {
 		args, err := outArgs(out)
@@ -106,7 +110,7 @@ func (r *batchRun) count() (orders, recorded int) {
 
 // orderArgs renders winners for batch_orders_insert and their ledger entries.
 func (r *batchRun) orderArgs(n int) ([]any, moves, error) {
-	text := make([][]string, 9)
+	text := make([][]string, 10)
 	for c := range text {
 		text[c] = make([]string, 0, n)
 	}
@@ -124,7 +128,7 @@ func (r *batchRun) orderArgs(n int) ([]any, moves, error) {
 		}
 		for c, v := range []string{
 			string(m.Reservation.Order()), string(m.Reservation), string(m.Request), string(m.Campaign), string(m.SKU), string(m.User),
-			total.Amount(), total.Currency, m.DeviceID,
+			total.Amount(), total.Currency, m.DeviceID, m.Traceparent,
 		} {
 			text[c] = append(text[c], v)
 		}
@@ -136,7 +140,7 @@ func (r *batchRun) orderArgs(n int) ([]any, moves, error) {
 		})
 	}
 	return []any{
-		text[0], text[1], text[2], text[3], text[4], text[5], quantity, text[6], text[7], expires, fence, build, text[8], r.now,
+		text[0], text[1], text[2], text[3], text[4], text[5], quantity, text[6], text[7], expires, fence, build, text[8], r.now, text[9],
 	}, entries, nil
 }
 

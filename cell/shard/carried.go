@@ -43,6 +43,19 @@ func (s *Store) since4(name, before string) string {
 	return before
 }
 
+// hasReviews tells whether the schema keeps how a review ended, and the trace that an order came with.
+func (s *Store) hasReviews(ctx context.Context, q rowQuerier) (bool, error) {
+	return schemaHas(ctx, q, &s.reviewsKnown, "reviews_known")
+}
+
+// since5 is a statement's name, or that of its like on a schema of step 4.
+func (s *Store) since5(name, before string) string {
+	if s.reviewsKnown.Load() {
+		return name
+	}
+	return before
+}
+
 // readCarried completes a request that this shard has no row of, or only a later rejection of, by the
 // answer that another cell gave before a handover. An order of that cell counts as payable: its cell, which its id names, knows more.
 func (s *Store) readCarried(ctx context.Context, q rowQuerier, r *RequestRow) error {

@@ -95,9 +95,24 @@ DELETE FROM cellquota.buyers b
 USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS e(campaign_id, scope_key, user_id, reservation_id)
 WHERE b.campaign_id = e.campaign_id AND b.scope_key = e.scope_key AND b.user_id = e.user_id AND b.reservation_id = e.reservation_id;
 
--- Reservation and order of every winner; $1..$10 are arrays, $11 the fence version, $12 the time
--- from which expires_at was counted.
+-- Reservation and order of every winner; all are arrays, but $14, the time from which expires_at was counted.
 -- name: batch_orders_insert
+WITH e AS MATERIALIZED (
+  SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::text[], $10::timestamptz[],
+      $11::bigint[], $12::bigint[], $13::text[], $15::text[])
+    AS e(order_id, reservation_id, request_id, campaign_id, sku_id, user_id, quantity, amount, currency, expires_at, fence_version, build_count, device_id, traceparent)
+), r AS (
+  INSERT INTO cellquota.reservations (reservation_id, request_id, campaign_id, sku_id, user_id, quantity, state, fence_version, build_count,
+    device_id, expires_at, created_at, updated_at)
+  SELECT reservation_id, request_id, campaign_id, sku_id, user_id, quantity, 'RESERVED', fence_version, build_count, device_id, expires_at, $14, $14 FROM e
+)
+INSERT INTO cellquota.orders (order_id, reservation_id, request_id, campaign_id, sku_id, user_id, quantity, amount, currency, state, version,
+  expires_at, close_after, created_at, traceparent)
+SELECT order_id, reservation_id, request_id, campaign_id, sku_id, user_id, quantity, amount::numeric, currency, 'PENDING_PAYMENT', 1,
+  expires_at, expires_at, $14::timestamptz, traceparent FROM e;
+
+-- On a schema of step 4, which keeps no trace.
+-- name: batch_orders_insert_step4
 WITH e AS MATERIALIZED (
   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int[], $8::text[], $9::text[], $10::timestamptz[],
       $11::bigint[], $12::bigint[], $13::text[])

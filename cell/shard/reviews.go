@@ -174,7 +174,7 @@ func (s *Store) endReview(ctx context.Context, action ReviewAction, ask ReviewAs
 
 // mayEndReviews is ErrUnsupported while the schema is at a step that keeps no endings.
 func (s *Store) mayEndReviews(ctx context.Context) error {
-	known, err := schemaHas(ctx, s.pool, &s.reviewsKnown, "reviews_known")
+	known, err := s.hasReviews(ctx, s.pool)
 	if err != nil {
 		return translate(err)
 	}

@@ -71,6 +71,8 @@ type StepResult struct {
 	// Closed: this step closed the order; DueFor is how long it had been due.
 	Closed bool
 	DueFor time.Duration
+	// Traceparent is the W3C context of the request that a closed order comes from, or "".
+	Traceparent string
 }
 
 // maxSteps bounds one transaction of steps.
@@ -197,6 +199,7 @@ func (s *Store) closeThose(ctx context.Context, verb string, waits CloseWaits, l
 			if err != nil {
 				return err
 			}
+			res.Traceparent = o.traceparent
 			closed = append(closed, res)
 		}
 		return run.write(ctx)
@@ -225,6 +228,7 @@ type held struct {
 	rulesVersion int64
 	rules        spec
 	device       string
+	traceparent  string // of the request that it comes from
 	attempts     []attempt
 	refunds      []refundRow
 	graceEnds    time.Time
@@ -275,7 +279,7 @@ type stepRun struct {
 	store   *Store
 	tx      tx
 	grace   time.Duration
-	trace   map[ids.OrderID]string // of the step on it
+	trace   map[ids.OrderID]string // of the step on it, where a call brought it
 	orders  map[ids.OrderID]*held
 	inOrder []*held
 	// refundIDs of the steps, and whose each refund is: of the orders held, of others that have one of
@@ -355,8 +359,11 @@ func (r *stepRun) lockCancelled(ctx context.Context, campaigns []ids.CampaignID,
 
 // read reads the locked orders, in statements later than the lock's: what it waited for is seen.
 func (r *stepRun) read(ctx context.Context, orders []string) error {
+	if _, err := r.store.hasReviews(ctx, r.tx); err != nil {
+		return err
+	}
 	b := &pgx.Batch{}
-	b.Queue(sql("step_read"), orders)
+	b.Queue(sql(r.store.since5("step_read", "step_read_step4")), orders)
 	b.Queue(sql("step_payments"), orders)
 	if r.store.keepsRefunds {
 		b.Queue(sql("step_refunds"), orders, r.refundIDs)
@@ -403,7 +410,7 @@ func (r *stepRun) scan(row pgx.CollectableRow) (*held, error) {
 	var paid, closed *time.Time
 	var after any // may be infinity
 	err := row.Scan(&o.ID, &o.Reservation, &o.Request, &o.Campaign, &o.SKU, &o.User, &o.Quantity, &o.Amount, &o.Currency,
-		&o.State, &o.ReservationState, &o.Reason, &o.Version, &o.CreatedAt, &o.ExpiresAt, &paid, &closed, &o.PaymentState, &after, &o.now, &o.rulesVersion, &o.device)
+		&o.State, &o.ReservationState, &o.Reason, &o.Version, &o.CreatedAt, &o.ExpiresAt, &paid, &closed, &o.PaymentState, &after, &o.now, &o.rulesVersion, &o.device, &o.traceparent)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,17 @@ SELECT order_id FROM free UNION ALL SELECT order_id FROM attempted;
 -- name: step_read
 SELECT o.order_id, o.reservation_id, o.request_id, o.campaign_id, o.sku_id, o.user_id, o.quantity, cellquota.amount_text(o.amount), o.currency,
   o.state, r.state, o.reason, o.version, o.created_at, o.expires_at, o.paid_at, o.closed_at, ''::text,
-  o.close_after, n.now, c.version, r.device_id
+  o.close_after, n.now, c.version, r.device_id, o.traceparent
+FROM cellquota.orders o JOIN cellquota.reservations r ON r.reservation_id = o.reservation_id
+  JOIN cellquota.campaigns c ON c.campaign_id = o.campaign_id
+  CROSS JOIN (SELECT cellquota.now() AS now) n
+WHERE o.order_id = ANY($1::text[]) ORDER BY o.order_id;
+
+-- On a schema of step 4, which keeps no trace.
+-- name: step_read_step4
+SELECT o.order_id, o.reservation_id, o.request_id, o.campaign_id, o.sku_id, o.user_id, o.quantity, cellquota.amount_text(o.amount), o.currency,
+  o.state, r.state, o.reason, o.version, o.created_at, o.expires_at, o.paid_at, o.closed_at, ''::text,
+  o.close_after, n.now, c.version, r.device_id, ''::text
 FROM cellquota.orders o JOIN cellquota.reservations r ON r.reservation_id = o.reservation_id
   JOIN cellquota.campaigns c ON c.campaign_id = o.campaign_id
   CROSS JOIN (SELECT cellquota.now() AS now) n

@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"github.com/cellquota/cellquota/cell/reservation"
-	"github.com/cellquota/cellquota/internal/ids"
 	eventsv1 "github.com/cellquota/cellquota/proto/cellquota/events/v1"
 	cellquotav1 "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -23,13 +22,13 @@ func (r *stepRun) effects(m moves, versions map[skuKey]int64) []outRow {
 		if c.State == c.was.State && c.ReservationState == c.was.ReservationState {
 			continue // postponed or recalled: nothing that a user or the mirror would see
 		}
-		out = append(out, r.traced(c.ID, c.mirrorRow(at[string(c.Reservation)])))
+		out = append(out, r.traced(c.held, c.mirrorRow(at[string(c.Reservation)])))
 		if c.State != c.was.State {
-			out = append(out, r.traced(c.ID, c.eventRow()))
+			out = append(out, r.traced(c.held, c.eventRow()))
 		}
 	}
 	for _, x := range r.out.restocks {
-		out = append(out, r.traced(x.ID, outRow{
+		out = append(out, r.traced(x.held, outRow{
 			target: targetMirror, aggregate: "stock/" + string(x.Campaign) + "/" + string(x.SKU), eventType: "restock", campaign: x.Campaign, sku: x.SKU,
 			payload: &eventsv1.MirrorEffect{
 				EffectId: "restock-" + x.refund, CampaignId: string(x.Campaign), SkuId: string(x.SKU),
@@ -40,9 +39,12 @@ func (r *stepRun) effects(m moves, versions map[skuKey]int64) []outRow {
 	return out
 }
 
-// traced gives a row the context of the step that leaves it.
-func (r *stepRun) traced(order ids.OrderID, row outRow) outRow {
-	row.traceparent = r.trace[order]
+// traced gives a row the context of the call that brought the step, or, where none did (the closer), of the
+// request that the order comes from: one trace goes from an admission to its closing.
+func (r *stepRun) traced(o *held, row outRow) outRow {
+	if row.traceparent = r.trace[o.ID]; row.traceparent == "" {
+		row.traceparent = o.traceparent
+	}
 	return row
 }
 

@@ -73,7 +73,7 @@ func (r *stepRun) refundEvents() []outRow {
 				Part: f.part, Restocked: r.restocks(f), AtMs: o.now.UnixMilli(),
 			}
 		}
-		out = append(out, r.traced(o.ID, row))
+		out = append(out, r.traced(o, row))
 	}
 	return out
 }

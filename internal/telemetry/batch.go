@@ -21,18 +21,19 @@ const tracerName = "github.com/cellquota/cellquota"
 // StartBatch starts a span for work that is done for size members at once, each of
 // which came with a W3C traceparent or "". The span is a child of the first
 // sampled member's, and linked to the next MaxLinks sampled ones: a span has one
-// parent only. End it with EndSpan.
+// parent only. End it with EndSpan. What is known only afterwards, as whose work it was, is told with
+// trace.WithTimestamp of the beginning.
 //
 // A batch without a sampled member has no span: ctx comes back as it was, and
 // nothing is allocated. Where this process exports nothing, one span context is
 // read per batch, however large it is.
-func StartBatch(ctx context.Context, name string, size int, traceparent func(i int) string) (context.Context, trace.Span) {
+func StartBatch(ctx context.Context, name string, size int, traceparent func(i int) string, opts ...trace.SpanStartOption) (context.Context, trace.Span) {
 	first := nextSampled(0, size, traceparent)
 	if first == size {
 		return ctx, noop.Span{}
 	}
 	parent := extract(ctx, traceparent(first))
-	ctx, span := otel.Tracer(tracerName).Start(parent, name)
+	ctx, span := otel.Tracer(tracerName).Start(parent, name, opts...)
 	if !span.IsRecording() {
 		return ctx, span
 	}

@@ -2,6 +2,10 @@
 -- How a MANUAL_REVIEW ends, and the queue of those that wait for a person. Only additions: a program of
 -- step 4 runs on this schema and ends none.
 
+-- Writers are kept out while this runs, as a fence keeps them out: a column and triggers take tables that
+-- they hold in other orders (a deadlock, found under a sale).
+SELECT pg_advisory_xact_lock(cellquota.lock_key());
+
 -- What a person ended, once per reservation and only ever added. A RELEASE closed an unpaid order whose
 -- payment channel stayed silent; a RETURN gave the unit of a parked message back to its mirror, and its row
 -- of the table of parked messages moved here (value and the columns after it).
