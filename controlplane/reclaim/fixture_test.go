@@ -40,7 +40,7 @@ var (
 // three cells that are alive. cell-1's shard is real; the others' are too where a
 // test has them apply what they are granted (everywhere).
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	client *clientv3.Client
 	prefix string
 	store  *store.Store
@@ -53,11 +53,13 @@ type world struct {
 	policy core.Reclaim
 	// everywhere: every cell has a real shard.
 	everywhere bool
+	// share is what each cell is granted at publish.
+	share int64
 }
 
 // shard is one cell's database.
 type shard struct {
-	t    *testing.T
+	t    testing.TB
 	db   *testkit.Database
 	conn *pgx.Conn
 	file string // with the fencer's address
@@ -93,11 +95,11 @@ func template() testkit.Template {
 func newWorld(t *testing.T) *world { return newWorldIn(t, testkit.Etcd(t, 1), false) }
 
 // newWorldIn makes a world under a prefix of its own.
-func newWorldIn(t *testing.T, etcd *testkit.EtcdCluster, everywhere bool) *world {
+func newWorldIn(t testing.TB, etcd *testkit.EtcdCluster, everywhere bool) *world {
 	t.Helper()
 	etcds.Lock()
 	etcds.n++
-	w := &world{t: t, client: etcd.Client(t), prefix: fmt.Sprintf("/world-%d", etcds.n), shards: map[ids.CellID]*shard{}, policy: core.ReclaimManual, everywhere: everywhere}
+	w := &world{t: t, client: etcd.Client(t), prefix: fmt.Sprintf("/world-%d", etcds.n), shards: map[ids.CellID]*shard{}, policy: core.ReclaimManual, everywhere: everywhere, share: 30}
 	etcds.Unlock()
 	w.store = w.openStore(nil)
 	for _, id := range cells() {
@@ -216,7 +218,7 @@ func (w *world) publish() *world {
 		w.update(func(tx *store.Tx) error { _, _, err := tx.Cell(id); return errors.Join(err, tx.PutCell(c)) })
 	}
 	q := quantity.Must
-	plan, err := allocator.Split(allocator.Request{Limit: q(100), Reserve: q(10), Policy: allocator.Equal, Cells: shares})
+	plan, err := allocator.Split(allocator.Request{Limit: q(3*w.share + 10), Reserve: q(10), Policy: allocator.Equal, Cells: shares})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -231,13 +233,13 @@ func (w *world) publish() *world {
 	record := core.Record{ID: core.PublishRecordID(key), Key: key, Actor: "me", BookVersion: 1, At: time.Now()}
 	for i, id := range cells() {
 		record.Adjustments = append(record.Adjustments, core.Adjustment{
-			ID: core.FirstGrantID(key, id), Key: key, Cell: id, Kind: core.KindGrant, Units: q(30), State: core.StateDone, Outcome: core.OutcomeApplied, Step: steps[i],
+			ID: core.FirstGrantID(key, id), Key: key, Cell: id, Kind: core.KindGrant, Units: q(w.share), State: core.StateDone, Outcome: core.OutcomeApplied, Step: steps[i],
 		})
 		if w.shards[id].db == nil {
 			continue
 		}
 		w.shards[id].do("SELECT sale.rules(1, 's')")
-		w.shards[id].do("SELECT sale.adjust(1, 's', $1, 1, 'GRANT', 30, $2)", core.FirstGrantID(key, id), record.ID)
+		w.shards[id].do("SELECT sale.adjust(1, 's', $1, 1, 'GRANT', $3, $2)", core.FirstGrantID(key, id), record.ID, w.share)
 	}
 	campaign := w.campaign()
 	w.update(func(tx *store.Tx) error {
@@ -263,7 +265,7 @@ func (w *world) campaign() core.Campaign {
 			HoldFor: time.Minute, Ack: core.AckKafka, Refund: core.RefundRestock, OnLeaseLoss: core.LeaseLossContinue, Reclaim: w.policy, Routing: core.RoutingUser,
 			Permits: core.PermitRules{ClaimFrom: now, TTL: time.Minute}, Gate: core.Gate{MaxWait: time.Second}, Cells: cells(),
 			SKUs: []core.SKUSpec{{
-				ID: "s", PhysicalStock: q(100), SaleLimit: q(100), Inventory: core.InventoryCounter, Price: core.Money{Amount: "10", Currency: "CNY"}, Reserve: q(10),
+				ID: "s", PhysicalStock: q(3*w.share + 10), SaleLimit: q(3*w.share + 10), Inventory: core.InventoryCounter, Price: core.Money{Amount: "10", Currency: "CNY"}, Reserve: q(10),
 				Split: core.SplitRules{Policy: allocator.Equal}, TopUp: core.TopUpRules{Policy: core.AutoManual}, Rebalance: core.AutoManual,
 			}},
 		},
