@@ -55,7 +55,7 @@ func (w *world) rewind() {
 	w.exec("UPDATE cellquota.positions SET next_offset = 0, leader_epoch = -1")
 }
 
-// TestC04OneMessageDelivered100Times is C-04, C-05 and C-07: the message of one
+// TestC04OneMessageDelivered100Times is C-04, C-05 and C-07 and fault 2: the message of one
 // reservation comes a hundred times more as new records of the broker, a hundred times under other message
 // ids, and all of that again from the log's start to a process that is started anew. It has one order.
 func TestC04OneMessageDelivered100Times(t *testing.T) {
@@ -99,7 +99,7 @@ func TestC04OneMessageDelivered100Times(t *testing.T) {
 	check()
 }
 
-// TestC11NoAcknowledgementReachesTheBroker is C-11: every commit of an offset fails, for the whole sale,
+// TestC11NoAcknowledgementReachesTheBroker is C-11 and fault 3: every commit of an offset fails, for the whole sale,
 // and the process is started anew twice. The position is the shard's: nothing is deducted twice.
 func TestC11NoAcknowledgementReachesTheBroker(t *testing.T) {
 	const users, units = 60, 100

@@ -210,7 +210,7 @@ func TestC02TenThousandRequestsOfOneUser(t *testing.T) {
 	w.accepted()
 }
 
-// TestC03OneRequestRetried10000Times is C-03 and R-270: one request_id, 10,000 callers at once over two
+// TestC03OneRequestRetried10000Times is C-03, K62 and R-270: one request_id, 10,000 callers at once over two
 // processes, and a hundred repeats more once it is ordered: one reservation, which everybody is told.
 func TestC03OneRequestRetried10000Times(t *testing.T) {
 	w := newWorld(t)

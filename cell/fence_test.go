@@ -82,7 +82,7 @@ func TestRestartWithoutAControlPlane(t *testing.T) {
 
 // TestMirrorLost: Redis comes back empty; until its mirror is built again nobody is told "sold out",
 // and then what was ordered is known and what was not can be bought; on each kind of Redis, behind
-// sentinels by a failover (K04).
+// sentinels by a failover (K04, R-123).
 func TestMirrorLost(t *testing.T) {
 	for _, kind := range redisKinds {
 		t.Run(kind.name, func(t *testing.T) {

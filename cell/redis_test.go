@@ -92,7 +92,7 @@ func (p *process) sellsAgain(user string) *pb.RequestView {
 	return got
 }
 
-// Redis loses exactly N admissions (failures.md §3): the replica's link is cut, N are admitted, the primary
+// TestRedisLosesExactlyN is K07, C-12 and fault 5: Redis loses exactly N admissions: the replica's link is cut, N are admitted, the primary
 // dies, the replica is promoted. What the replica had reaches the log in front of the barrier and is
 // ordered once; what the log had is ordered although the new primary never heard of it; the N end
 // named, LOST_ADMISSION, and may be tried again. No unit is lost or given twice, and the mirror has

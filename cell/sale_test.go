@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -19,8 +20,8 @@ const (
 	closed  = pb.RequestState_REQUEST_STATE_CLOSED
 )
 
-// TestSale is the life of one request: accepted, ordered, paid; and what its repeats and everybody else
-// are told on the way; on each kind of Redis.
+// TestSale is the life of one request: accepted, ordered, paid; and what its repeats (with another body too:
+// K63) and everybody else are told on the way; on each kind of Redis.
 func TestSale(t *testing.T) {
 	for _, kind := range redisKinds {
 		t.Run(kind.name, func(t *testing.T) {
@@ -144,8 +145,8 @@ func pay(t *testing.T, w *world, p *process, user, order string) {
 	}
 }
 
-// TestRefusedAtTheDoor: what an ask is told that never reaches the mirror, and that replay comes before
-// what only stands against first attempts.
+// TestRefusedAtTheDoor: what an ask is told that never reaches the mirror (quantities of direct calls too:
+// K60), and that replay comes before what only stands against first attempts.
 func TestRefusedAtTheDoor(t *testing.T) {
 	w, p := selling(t, 5)
 	want(t, p.exchange(w.ask("alice", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
@@ -162,6 +163,9 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		"request id":         {func(a *pb.Ask) { a.GetAdmit().RequestId = "a b" }, pb.AdmitOutcome_ADMIT_OUTCOME_INVALID_ARGUMENT},
 		"quantity 0":         {func(a *pb.Ask) { a.GetAdmit().Quantity = 0 }, pb.AdmitOutcome_ADMIT_OUTCOME_INVALID_ARGUMENT},
 		"quantity 4":         {func(a *pb.Ask) { a.GetAdmit().Quantity = 4 }, pb.AdmitOutcome_ADMIT_OUTCOME_INVALID_ARGUMENT},
+		"quantity -1":        {func(a *pb.Ask) { a.GetAdmit().Quantity = -1 }, pb.AdmitOutcome_ADMIT_OUTCOME_INVALID_ARGUMENT},
+		"the most negative":  {func(a *pb.Ask) { a.GetAdmit().Quantity = math.MinInt32 }, pb.AdmitOutcome_ADMIT_OUTCOME_INVALID_ARGUMENT},
+		"the largest":        {func(a *pb.Ask) { a.GetAdmit().Quantity = math.MaxInt32 }, pb.AdmitOutcome_ADMIT_OUTCOME_INVALID_ARGUMENT},
 		"device with NUL":    {func(a *pb.Ask) { a.GetAdmit().DeviceId = "x\x00" }, pb.AdmitOutcome_ADMIT_OUTCOME_INVALID_ARGUMENT},
 		"no kind":            {func(a *pb.Ask) { a.Kind = nil }, pb.AdmitOutcome_ADMIT_OUTCOME_INVALID_ARGUMENT},
 		"no permit":          {func(a *pb.Ask) { a.GetAdmit().Permit = "" }, pb.AdmitOutcome_ADMIT_OUTCOME_PERMIT_INVALID},
@@ -199,6 +203,9 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	p.reaches("alice", "r1", "", pending)
 	if n := w.count("SELECT count(*) FROM cellquota.reservations"); n != 1 {
 		t.Fatalf("%d reservations", n)
+	}
+	if n := w.count("SELECT available FROM cellquota.stock WHERE sku_id = $1", phone); n != 4 {
+		t.Fatalf("%d of 5 units are left, one was sold", n)
 	}
 }
 

@@ -186,6 +186,7 @@ func TestMachineAgainstTwin(t *testing.T) {
 	})
 }
 
+// TestRecoveryRampsUpInSteps is fault 8: what comes back is let in step by step, not as a second flood.
 func TestRecoveryRampsUpInSteps(t *testing.T) {
 	r := rules()
 	g, err := Advance(Gate{State: Open, Step: Steps, Bound: 200}, r, Inputs{Halt: "redis is down", Stock: 5})

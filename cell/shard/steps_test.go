@@ -395,12 +395,12 @@ func TestTimeZoneOfTheDatabase(t *testing.T) {
 	}
 }
 
-// TestNoTransactionStaysOpen is K81.
+// TestNoTransactionStaysOpen is K81: a thousand refused calls leave no transaction open.
 func TestNoTransactionStaysOpen(t *testing.T) {
 	b := newBench(t)
 	b.sell(1)
 	o := b.order("u")
-	for i := range 50 {
+	for i := range 500 {
 		b.step(shard.Step{Kind: shard.StepCancel, Order: o, User: "thief"})
 		batch := b.batch(b.message(fmt.Sprint("x", i)))
 		batch.From.Next += 7

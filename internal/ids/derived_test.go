@@ -135,7 +135,7 @@ func TestForgedDerivedIDsAreRefused(t *testing.T) {
 	}
 }
 
-// TestFingerprintTellsEveryParameterApart: K42, the repeat with another quantity.
+// TestFingerprintTellsEveryParameterApart: K42, the repeat with another quantity; R-268.
 func TestFingerprintTellsEveryParameterApart(t *testing.T) {
 	t.Parallel()
 	base := Fingerprint("c", "s", "u", 1)

@@ -17,7 +17,8 @@ import (
 )
 
 // The demo's own scenario, small: one cell killed, fenced, reclaimed, its units sold by others, the
-// cell restored; the demo's exit code says whether an invariant was broken.
+// cell restored; the demo's exit code says whether an invariant was broken. Its customers repeat, pay, cancel,
+// poll and press on after the sold-out (R-275, in kind); a cell's loss is what C-15 comes down to on one machine.
 func TestMainJobSmall(t *testing.T) {
 	report := filepath.Join(t.TempDir(), "report.json")
 	cmd := exec.CommandContext(t.Context(), program(t, "cellctl"), "dev", "demo")
