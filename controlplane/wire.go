@@ -21,6 +21,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/deletion"
 	"github.com/cellquota/cellquota/controlplane/drain"
 	"github.com/cellquota/cellquota/controlplane/election"
+	"github.com/cellquota/cellquota/controlplane/handover"
 	"github.com/cellquota/cellquota/controlplane/hygiene"
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/link"
@@ -225,7 +226,7 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 		Dial: func(addr string) (*grpc.ClientConn, error) { return transport.Dial(addr, dial) },
 	})
 	group.Go("replicas", p.peers.Run)
-	p.routes = &api.Routes{View: p.view, Peers: p.peers, StaleAfter: p.cfg.Routes.StaleAfter, Memory: p.cfg.Routes.EdgeMemory, Clock: p.clock}
+	p.routes = &api.Routes{View: p.view, Peers: p.peers, StaleAfter: p.cfg.Routes.StaleAfter, Memory: p.cfg.Routes.EdgeMemory, Clock: p.clock, Intent: p.intent, Reader: p.shards}
 	if p.metrics, err = settle.NewMetrics(p.registry); err != nil {
 		return err
 	}
@@ -267,6 +268,12 @@ func (p *parts) drivers() planner.ByKind {
 	fences := reclaim.New(reclaim.Config{RetryInterval: p.cfg.Fence.RetryInterval, CloseGrace: p.cfg.Restore.CloseGrace}, p.store, p.view, p.fencer, p.clock, p.log)
 	moves := quota.Deps{Store: p.store, View: p.view, Clock: p.clock, Log: p.log}
 	p.drains = drain.New(drain.Deps{Store: p.store, View: p.view, Shards: shardStocks{p.shards}, Clock: p.clock, Log: p.log})
+	calmly := p.fencer
+	calmly.LockTimeout = handoverLockWait
+	handovers := handover.New(handover.Config{RetryInterval: p.cfg.Fence.RetryInterval}, handover.Deps{
+		Store: p.store, View: p.view, Cells: p.hub, Clock: p.clock, Log: p.log,
+		Open: func(ctx context.Context, spec core.CellSpec) (handover.Shard, error) { return calmly.Fencer(ctx, spec) },
+	})
 	p.recovery = &recovery.Driver{Store: p.store, View: p.view, Open: p.openShard, Clock: p.clock, Log: p.log}
 	return planner.ByKind{
 		core.OperationRecover:   p.recovery,
@@ -280,9 +287,14 @@ func (p *parts) drivers() planner.ByKind {
 		core.OperationDelete:    deletion.Driver{Store: p.store, View: p.view},
 		core.OperationTransfer:  quota.Transfers{Deps: moves},
 		core.OperationRebalance: quota.Rebalances{Deps: moves},
+		core.OperationHandOver:  handovers,
 		core.OperationSetLimit:  quota.NewLimits(moves, shardStocks{p.shards}, 0),
 	}
 }
+
+// handoverLockWait bounds how long the orders of a living cell wait behind a handover
+// that waits for writers; it is tried again.
+const handoverLockWait = 250 * time.Millisecond
 
 // peerPulse is how often another replica is asked for its health while it is asked
 // something else.

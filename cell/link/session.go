@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cellquota/cellquota/cell/shard"
+	"github.com/cellquota/cellquota/cell/shard/migrations"
 	"github.com/cellquota/cellquota/internal/telemetry"
 	pb "github.com/cellquota/cellquota/proto/cellquota/v1"
 )
@@ -111,11 +112,15 @@ func (l *Link) hello(ctx context.Context) (*pb.Hello, error) {
 	}
 	l.Standing.SawFence(fence)
 	l.seen = fence.Version
+	step, err := migrations.Latest()
+	if err != nil {
+		return nil, err
+	}
 	hello := &pb.Hello{
 		CellId: string(l.cfg.Cell), InstanceId: l.cfg.Instance, InstanceGroup: l.cfg.Group, AdvertiseAddress: l.cfg.Advertise,
 		Roles: l.cfg.Roles, ProgramVersion: telemetry.Version(), FenceVersion: fence.Version, FenceState: fenceState(fence.State),
 		Term: &pb.Term{Count: fence.TermCount, Id: fence.TermID}, ShardIdentity: identity, Reporter: reporter,
-		FenceInstanceGroup: fence.InstanceGroup, Witness: witness,
+		FenceInstanceGroup: fence.InstanceGroup, Witness: witness, SchemaStep: step,
 	}
 	if doubt := l.Shard.Doubt(); doubt.Lacks {
 		hello.Lacks, hello.LacksVersion = doubt.Why, doubt.Version

@@ -78,8 +78,10 @@ var table = map[string][]string{
 	pb.QuotaService_ApplyRebalance_FullMethodName:  quota,
 	pb.QuotaService_ListAdjustments_FullMethodName: everyOperator,
 
-	pb.RoutingService_WatchRoutes_FullMethodName: {Edge},
-	pb.RoutingService_LookupHome_FullMethodName:  append([]string{Edge}, everyOperator...),
+	pb.RoutingService_WatchRoutes_FullMethodName:     {Edge},
+	pb.RoutingService_LookupHome_FullMethodName:      append([]string{Edge}, everyOperator...),
+	pb.RoutingService_GetRoute_FullMethodName:        everyOperator,
+	pb.RoutingService_HandOverBuckets_FullMethodName: provisioners,
 
 	pb.OperationService_List_FullMethodName:  everyOperator,
 	pb.OperationService_Get_FullMethodName:   everyOperator,

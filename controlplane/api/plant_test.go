@@ -338,6 +338,8 @@ func (p *plant) open() {
 	pb.RegisterCampaignServiceServer(server, &api.Campaigns{
 		Intent: verbs, View: p.view, Clock: clock.System(), Settling: p.settling, Preflight: preflight.Preflight{Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes},
 	})
+	p.routes.Intent, p.routes.Reader = verbs, reader
+	pb.RegisterRoutingServiceServer(server, p.routes)
 	go func() { _ = server.Serve(p.wire) }()
 	p.t.Cleanup(server.Stop)
 }

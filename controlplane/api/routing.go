@@ -12,6 +12,7 @@ import (
 
 	"github.com/cellquota/cellquota/controlplane/access"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/clock"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -35,6 +36,9 @@ type Routes struct {
 	Memory time.Duration
 	// Clock is asked for both; nil where both are 0.
 	Clock clock.Clock
+	// Intent accepts handovers; Reader counts whom they would bring.
+	Intent *intent.Service
+	Reader ShardReader
 
 	mu    sync.Mutex
 	edges map[string]*follower

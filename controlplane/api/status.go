@@ -57,6 +57,7 @@ func Kinds() []rpcstatus.Kind {
 		{Err: core.ErrMoving, Code: codes.FailedPrecondition, Reason: "BUCKETS_MOVING"},
 		{Err: core.ErrMoveLimit, Code: codes.FailedPrecondition, Reason: "TOO_MANY_MOVES"},
 		{Err: core.ErrUnknownDomain, Code: codes.NotFound, Reason: "UNKNOWN_DOMAIN"},
+		{Err: core.ErrNotTakingPart, Code: codes.FailedPrecondition, Reason: "CELL_NOT_IN_CAMPAIGN"},
 		{Err: core.ErrUnknownMove, Code: codes.NotFound, Reason: "UNKNOWN_MOVE"},
 		{Err: core.ErrLowering, Code: codes.FailedPrecondition, Reason: "LIMIT_LOWERING"},
 		{Err: core.ErrBelowFloor, Code: codes.FailedPrecondition, Reason: "BELOW_FLOOR"},

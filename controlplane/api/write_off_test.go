@@ -110,17 +110,17 @@ func TestK08WriteOffOverTheWire(t *testing.T) {
 	}
 }
 
-// TestDeadCellRunbookWriteOff follows step 6 of the page: each of its commands has a row
+// TestDeadCellRunbookWriteOff follows step 7 of the page: each of its commands has a row
 // here, and they are carried out, as the calls that they make, in the page's order.
 func TestDeadCellRunbookWriteOff(t *testing.T) {
 	page, err := os.ReadFile("../../docs/runbooks/dead-cell.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, step, found := strings.Cut(string(page), "## 6. ")
+	_, step, found := strings.Cut(string(page), "## 7. ")
 	step, _, ends := strings.Cut(step, "\n## ")
 	if !found || !ends {
-		t.Fatal("the page has no step 6")
+		t.Fatal("the page has no step 7")
 	}
 	p := newPlant(t)
 	ctx, sre := testkit.Deadline(t), p.as(access.SRE)

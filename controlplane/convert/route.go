@@ -39,9 +39,14 @@ func bucketRange(r allocator.Range) *pb.BucketRange {
 
 func bucketMove(domain string, m core.BucketMove) *pb.BucketMove {
 	return &pb.BucketMove{
-		FromCell: string(m.From), ToCell: string(m.To), Buckets: &pb.DomainBuckets{Domain: domain, Ranges: mapped(m.Ranges, bucketRange)},
+		FromCell: string(m.From), ToCell: string(m.To), Buckets: Buckets(domain, m.Ranges),
 		RouteVersion: m.RouteVersion, State: pb.BucketMoveState(m.State), OrderedAtMs: m.OrderedAt.UnixMilli(),
 	}
+}
+
+// Buckets gives ranges of one domain for the wire.
+func Buckets(domain string, ranges []allocator.Range) *pb.DomainBuckets {
+	return &pb.DomainBuckets{Domain: domain, Ranges: mapped(ranges, bucketRange)}
 }
 
 // CellDomains gives what one cell owns, per domain; a domain it owns nothing of
@@ -69,7 +74,7 @@ func FromDomains(domains []*pb.DomainRoute) ([]core.DomainRoute, error) {
 	for i, d := range domains {
 		var ranges []allocator.Range
 		for _, c := range d.GetCells() {
-			own, err := fromRanges(c.GetCellId(), c.GetBuckets().GetRanges())
+			own, err := FromRanges(c.GetCellId(), c.GetBuckets().GetRanges())
 			if err != nil {
 				return nil, fmt.Errorf("domains[%d]: %w", i, err)
 			}
@@ -91,7 +96,7 @@ func FromDomains(domains []*pb.DomainRoute) ([]core.DomainRoute, error) {
 func fromMoves(moves []*pb.BucketMove) ([]core.BucketMove, error) {
 	var out []core.BucketMove
 	for i, m := range moves {
-		ranges, err := fromRanges(m.GetFromCell(), m.GetBuckets().GetRanges())
+		ranges, err := FromRanges(m.GetFromCell(), m.GetBuckets().GetRanges())
 		if err != nil {
 			return nil, fmt.Errorf("moves[%d]: %w", i, err)
 		}
@@ -103,7 +108,8 @@ func fromMoves(moves []*pb.BucketMove) ([]core.BucketMove, error) {
 	return out, nil
 }
 
-func fromRanges(cell string, ranges []*pb.BucketRange) ([]allocator.Range, error) {
+// FromRanges reads ranges of one cell; each must lie in the bucket space.
+func FromRanges(cell string, ranges []*pb.BucketRange) ([]allocator.Range, error) {
 	var out []allocator.Range
 	for _, r := range ranges {
 		if r.GetBucketFrom() < 0 || r.GetBucketTo() < 0 || r.GetBucketFrom() > math.MaxUint16 || r.GetBucketTo() > math.MaxUint16 {

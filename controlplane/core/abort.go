@@ -16,6 +16,7 @@ var abortRules = map[string]string{
 	OperationCancel:    "it was approved; what it began must be finished",
 	OperationSetLimit:  "its limit target stands in the book; raise the limit to end it",
 	OperationTransfer:  "its return was proposed to the giver; what it began must be finished",
+	OperationHandOver:  "", // until its giver may have closed buckets
 	OperationRecover:   "", // every pass begins anew, and etcd stays RESTORED: another recovery does it all
 }
 

@@ -107,6 +107,8 @@ var (
 	ErrMoveLimit = errors.New("too many handovers of one traffic domain")
 	// ErrUnknownDomain: the campaign has no traffic domain of this name. P.
 	ErrUnknownDomain = errors.New("unknown traffic domain")
+	// ErrNotTakingPart: the cell is none of the campaign's. P: add it first.
+	ErrNotTakingPart = errors.New("the cell does not take part in the campaign; campaign add-cell lets it")
 	// ErrUnknownMove: the route has no handover of this version. P.
 	ErrUnknownMove = errors.New("unknown handover")
 	// ErrLowering: the SKU's limit is being lowered; what is in the reserve goes

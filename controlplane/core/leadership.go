@@ -35,6 +35,9 @@ type Instance struct {
 	ProgramVersion string
 	FenceVersion   int64 // it was told
 	RegisteredAt   time.Time
+	// SchemaStep is the newest step of the shard's schema that its program knows; 0: it
+	// did not say.
+	SchemaStep int64
 	// Lease is etcd's id of its lease; ModRevision of its key.
 	Lease       int64
 	ModRevision int64

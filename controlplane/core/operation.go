@@ -28,6 +28,8 @@ const (
 	OperationSetLimit  = "set-sale-limit"
 	OperationTransfer  = "transfer-units"
 	OperationRebalance = "rebalance"
+	// OperationHandOver gives buckets of a campaign to another cell.
+	OperationHandOver = "handover"
 )
 
 // Operation is a long operation. It lives in etcd; any replica shows it and the
@@ -55,6 +57,8 @@ type Operation struct {
 	SaleLimit quantity.Quantity
 	// Moves are a transfer's one move, or the plan of a rebalance, in their order.
 	Moves []RebalanceMove
+	// Handover is what an operation of that kind moves.
+	Handover Handover
 	// NeedsApproval: a second person must approve before the first step (MayStep).
 	NeedsApproval bool
 	// Limits are what the operator of a recover-store confirmed.
@@ -136,7 +140,7 @@ func (o Operation) DoneStep(name string) bool {
 // whose subject may well be spelled as a campaign is.
 func (o Operation) About() (campaign ids.CampaignID, sku ids.SKUID, ok bool) {
 	switch o.Kind {
-	case OperationPublish, OperationDelete, OperationCancel, OperationSetLimit, OperationTransfer, OperationRebalance:
+	case OperationPublish, OperationDelete, OperationCancel, OperationSetLimit, OperationTransfer, OperationRebalance, OperationHandOver:
 		before, after, _ := strings.Cut(o.Subject, "/")
 		return ids.CampaignID(before), ids.SKUID(after), true
 	default:
@@ -144,7 +148,7 @@ func (o Operation) About() (campaign ids.CampaignID, sku ids.SKUID, ok bool) {
 	}
 }
 
-// AboutCell gives the one cell that the operation is about, a transfer's giver; "" for
+// AboutCell gives the one cell that the operation is about, a transfer's or handover's giver; "" for
 // an operation on many cells or the store.
 func (o Operation) AboutCell() ids.CellID {
 	switch {
@@ -156,6 +160,8 @@ func (o Operation) AboutCell() ids.CellID {
 		return cell
 	case o.Kind == OperationTransfer && len(o.Moves) > 0:
 		return o.Moves[0].From
+	case o.Kind == OperationHandOver:
+		return o.Handover.From
 	default:
 		return ""
 	}

@@ -13,7 +13,9 @@ import (
 )
 
 func (c *cli) routeCommand() *cobra.Command {
-	return group("route", "See where customers are at home", "  cellctl route lookup double-eleven --user alice", c.routeLookup())
+	return group("route", "See where customers are at home, and move them",
+		"  cellctl route show double-eleven\n  cellctl route lookup double-eleven --user alice\n  cellctl route handover double-eleven --from cell-1 --to cell-5 --buckets 0-511",
+		c.routeShow(), c.routeLookup(), c.routeHandover())
 }
 
 func (c *cli) routeLookup() *cobra.Command {

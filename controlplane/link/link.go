@@ -143,7 +143,7 @@ func (s *stream) identify() error {
 	s.cell = cell
 	s.instance = core.Instance{
 		Cell: cell, ID: h.GetInstanceId(), Group: h.GetInstanceGroup(), Address: h.GetAdvertiseAddress(),
-		Roles: h.GetRoles(), ProgramVersion: h.GetProgramVersion(),
+		Roles: h.GetRoles(), ProgramVersion: h.GetProgramVersion(), SchemaStep: h.GetSchemaStep(),
 	}
 	return nil
 }

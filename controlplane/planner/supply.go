@@ -96,8 +96,8 @@ func busySKUs(s view.Snapshot, campaign ids.CampaignID) map[ids.SKUID]bool {
 		if !ok || subject != campaign {
 			continue // of a cell, whose state says what may be done, or of another campaign
 		}
-		if op.Kind == core.OperationCancel {
-			continue // nothing moves before a second person agreed, and then the campaign is closed
+		if op.Kind == core.OperationCancel || op.Kind == core.OperationHandOver {
+			continue // nothing moves before a second person agreed, and then the campaign is closed; buckets are no units
 		}
 		if op.Kind != core.OperationRebalance { // whose moves name its SKUs
 			busy[sku] = true

@@ -74,6 +74,7 @@ func encodeOperation(o core.Operation) proto.Message {
 		Operation: convert.Operation(o), Parameters: o.Parameters, Reclaim: o.Reclaim, TopUp: o.TopUp,
 		InstanceGroup: o.InstanceGroup, FenceVersion: o.FenceVersion, Version: o.Version,
 		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves), ConfirmedLimits: convert.Limits(o.Limits), NeedsApproval: o.NeedsApproval,
+		Handover: encodeHandover(o.Handover),
 	}
 }
 
@@ -89,8 +90,37 @@ func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
 	}
 	var r reader
 	o.SaleLimit, o.Moves = r.units(m.GetSaleLimit()), keep(&r, m.GetMoves(), convert.FromMoves)
+	o.Handover = keep(&r, m.GetHandover(), decodeHandover)
 	o.Limits = keep(&r, m.GetConfirmedLimits(), convert.FromLimits)
 	return o, r.err
+}
+
+func encodeHandover(h core.Handover) *storev1.Handover {
+	if h.From == "" {
+		return nil // an operation of another kind
+	}
+	return &storev1.Handover{
+		Domain: h.Domain, FromCell: string(h.From), ToCell: string(h.To), BucketFrom: int32(h.First), BucketTo: int32(h.Last),
+		ExpectedVersion: h.ExpectedVersion, RouteVersion: h.RouteVersion, Closed: convert.Buckets(h.Domain, h.Closed).GetRanges(),
+	}
+}
+
+func decodeHandover(m *storev1.Handover) (core.Handover, error) {
+	if m == nil {
+		return core.Handover{}, nil
+	}
+	span, err := convert.FromRanges(m.GetFromCell(), []*pb.BucketRange{{BucketFrom: m.GetBucketFrom(), BucketTo: m.GetBucketTo()}})
+	if err != nil {
+		return core.Handover{}, err
+	}
+	closed, err := convert.FromRanges(m.GetFromCell(), m.GetClosed())
+	if err != nil {
+		return core.Handover{}, err
+	}
+	return core.Handover{
+		Domain: m.GetDomain(), From: ids.CellID(m.GetFromCell()), To: ids.CellID(m.GetToCell()), First: span[0].From, Last: span[0].To,
+		ExpectedVersion: m.GetExpectedVersion(), RouteVersion: m.GetRouteVersion(), Closed: closed,
+	}, nil
 }
 
 func words[T ~string](in []T) []string {

@@ -34,6 +34,7 @@ func encodeInstance(i core.Instance) proto.Message {
 	return &storev1.Instance{
 		CellId: string(i.Cell), InstanceId: i.ID, InstanceGroup: i.Group, Address: i.Address, Roles: i.Roles,
 		ProgramVersion: i.ProgramVersion, FenceVersion: i.FenceVersion, RegisteredAt: convert.Time(i.RegisteredAt),
+		SchemaStep: i.SchemaStep,
 	}
 }
 
@@ -43,7 +44,7 @@ func decodeInstance(kv *mvccpb.KeyValue) (core.Instance, error) {
 	return core.Instance{
 		Cell: ids.CellID(m.GetCellId()), ID: m.GetInstanceId(), Group: m.GetInstanceGroup(), Address: m.GetAddress(), Roles: m.GetRoles(),
 		ProgramVersion: m.GetProgramVersion(), FenceVersion: m.GetFenceVersion(), RegisteredAt: convert.FromTime(m.GetRegisteredAt()),
-		Lease: kv.Lease, ModRevision: kv.ModRevision,
+		SchemaStep: m.GetSchemaStep(), Lease: kv.Lease, ModRevision: kv.ModRevision,
 	}, err
 }
 

@@ -2,6 +2,7 @@ package fencer
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/cellquota/cellquota/fencing"
 )
+
+//go:embed sql/schema_step.sql
+var schemaStepSQL string
 
 // Row is the shard's fence row with its term, as read now.
 type Row struct {
@@ -31,6 +35,13 @@ func (f *Fencer) Row(ctx context.Context) (Row, error) {
 		return Row{}, translate("read the fence row", err, false)
 	}
 	return r, err
+}
+
+// SchemaStep reads the newest step of the shard's schema; 0: it has none.
+func (f *Fencer) SchemaStep(ctx context.Context) (int64, error) {
+	var step int64
+	err := f.conn.QueryRow(ctx, schemaStepSQL).Scan(&step)
+	return step, translate("read the schema's step", err, false)
 }
 
 // Preview reads every stock row as a fence now would find it; Sealed is what it would take out.

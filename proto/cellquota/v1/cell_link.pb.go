@@ -277,7 +277,9 @@ type Hello struct {
 	// What the shard lacks of what this process saw after a commit, in words; empty: nothing.
 	Lacks string `protobuf:"bytes,14,opt,name=lacks,proto3" json:"lacks,omitempty"`
 	// Fence version at which the process saw it.
-	LacksVersion  int64 `protobuf:"varint,15,opt,name=lacks_version,json=lacksVersion,proto3" json:"lacks_version,omitempty"`
+	LacksVersion int64 `protobuf:"varint,15,opt,name=lacks_version,json=lacksVersion,proto3" json:"lacks_version,omitempty"`
+	// Newest step of the shard's schema that the program knows; 0: a program of a release that did not say.
+	SchemaStep    int64 `protobuf:"varint,20,opt,name=schema_step,json=schemaStep,proto3" json:"schema_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +415,13 @@ func (x *Hello) GetLacks() string {
 func (x *Hello) GetLacksVersion() int64 {
 	if x != nil {
 		return x.LacksVersion
+	}
+	return 0
+}
+
+func (x *Hello) GetSchemaStep() int64 {
+	if x != nil {
+		return x.SchemaStep
 	}
 	return 0
 }
@@ -1949,7 +1958,7 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\fcampaign_ack\x18\x05 \x01(\v2\x19.cellquota.v1.CampaignAckH\x00R\vcampaignAck\x12;\n" +
 	"\vterm_raised\x18\x06 \x01(\v2\x18.cellquota.v1.TermRaisedH\x00R\n" +
 	"termRaisedB\x06\n" +
-	"\x04kind\"\xc2\x04\n" +
+	"\x04kind\"\xe3\x04\n" +
 	"\x05Hello\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
@@ -1968,7 +1977,9 @@ const file_cellquota_v1_cell_link_proto_rawDesc = "" +
 	"\x14fence_instance_group\x18\f \x01(\tR\x12fenceInstanceGroup\x124\n" +
 	"\awitness\x18\r \x01(\v2\x1a.cellquota.v1.ShardWitnessR\awitness\x12\x14\n" +
 	"\x05lacks\x18\x0e \x01(\tR\x05lacks\x12#\n" +
-	"\rlacks_version\x18\x0f \x01(\x03R\flacksVersion\"o\n" +
+	"\rlacks_version\x18\x0f \x01(\x03R\flacksVersion\x12\x1f\n" +
+	"\vschema_step\x18\x14 \x01(\x03R\n" +
+	"schemaStep\"o\n" +
 	"\tKeepAlive\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x03R\bsequence\x12\x1a\n" +
 	"\breporter\x18\x02 \x01(\bR\breporter\x12\x16\n" +

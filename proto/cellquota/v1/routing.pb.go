@@ -777,11 +777,339 @@ func (x *LookupHomeResponse) GetRouteVersion() int64 {
 	return 0
 }
 
+// GetRouteRequest names a campaign.
+type GetRouteRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId    string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRouteRequest) Reset() {
+	*x = GetRouteRequest{}
+	mi := &file_cellquota_v1_routing_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRouteRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRouteRequest) ProtoMessage() {}
+
+func (x *GetRouteRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_routing_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRouteRequest.ProtoReflect.Descriptor instead.
+func (*GetRouteRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetRouteRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+// GetRouteResponse is the map.
+type GetRouteResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Version of the map.
+	RouteVersion int64 `protobuf:"varint,2,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"`
+	// Per traffic domain who owns which buckets, and the handovers.
+	Domains       []*DomainRoute `protobuf:"bytes,3,rep,name=domains,proto3" json:"domains,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRouteResponse) Reset() {
+	*x = GetRouteResponse{}
+	mi := &file_cellquota_v1_routing_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRouteResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRouteResponse) ProtoMessage() {}
+
+func (x *GetRouteResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_routing_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRouteResponse.ProtoReflect.Descriptor instead.
+func (*GetRouteResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GetRouteResponse) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *GetRouteResponse) GetRouteVersion() int64 {
+	if x != nil {
+		return x.RouteVersion
+	}
+	return 0
+}
+
+func (x *GetRouteResponse) GetDomains() []*DomainRoute {
+	if x != nil {
+		return x.Domains
+	}
+	return nil
+}
+
+// HandOverBucketsRequest names cells and a range.
+type HandOverBucketsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Caller's id of this mutation.
+	OperationId string `protobuf:"bytes,1,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,2,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Traffic domain; empty when the campaign is one domain.
+	Domain string `protobuf:"bytes,3,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Cell that gives.
+	FromCellId string `protobuf:"bytes,4,opt,name=from_cell_id,json=fromCellId,proto3" json:"from_cell_id,omitempty"`
+	// Cell that takes: ACTIVE, and one of the campaign's (AddCell).
+	ToCellId string `protobuf:"bytes,5,opt,name=to_cell_id,json=toCellId,proto3" json:"to_cell_id,omitempty"`
+	// First bucket, 0 to 4,095.
+	BucketFrom int32 `protobuf:"varint,6,opt,name=bucket_from,json=bucketFrom,proto3" json:"bucket_from,omitempty"`
+	// Last bucket, bucket_from to 4,095.
+	BucketTo int32 `protobuf:"varint,7,opt,name=bucket_to,json=bucketTo,proto3" json:"bucket_to,omitempty"`
+	// Why; required.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Version of the map that the caller saw; 0: any. Compared when it is accepted and when it begins.
+	ExpectedRouteVersion int64 `protobuf:"varint,9,opt,name=expected_route_version,json=expectedRouteVersion,proto3" json:"expected_route_version,omitempty"`
+	// Tell which buckets would move and whom they bring; change nothing.
+	ValidateOnly  bool `protobuf:"varint,10,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOverBucketsRequest) Reset() {
+	*x = HandOverBucketsRequest{}
+	mi := &file_cellquota_v1_routing_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOverBucketsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOverBucketsRequest) ProtoMessage() {}
+
+func (x *HandOverBucketsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_routing_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOverBucketsRequest.ProtoReflect.Descriptor instead.
+func (*HandOverBucketsRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *HandOverBucketsRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *HandOverBucketsRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *HandOverBucketsRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *HandOverBucketsRequest) GetFromCellId() string {
+	if x != nil {
+		return x.FromCellId
+	}
+	return ""
+}
+
+func (x *HandOverBucketsRequest) GetToCellId() string {
+	if x != nil {
+		return x.ToCellId
+	}
+	return ""
+}
+
+func (x *HandOverBucketsRequest) GetBucketFrom() int32 {
+	if x != nil {
+		return x.BucketFrom
+	}
+	return 0
+}
+
+func (x *HandOverBucketsRequest) GetBucketTo() int32 {
+	if x != nil {
+		return x.BucketTo
+	}
+	return 0
+}
+
+func (x *HandOverBucketsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *HandOverBucketsRequest) GetExpectedRouteVersion() int64 {
+	if x != nil {
+		return x.ExpectedRouteVersion
+	}
+	return 0
+}
+
+func (x *HandOverBucketsRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+// HandOverBucketsResponse holds the operation, or the preview.
+type HandOverBucketsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation; absent with validate_only.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// Of the request.
+	OperationId string `protobuf:"bytes,2,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Those of the range that the giver owns now.
+	Buckets *DomainBuckets `protobuf:"bytes,3,opt,name=buckets,proto3" json:"buckets,omitempty"`
+	// How many they are.
+	BucketCount int32 `protobuf:"varint,4,opt,name=bucket_count,json=bucketCount,proto3" json:"bucket_count,omitempty"`
+	// With validate_only: orders of their users in the giver's shard now; absent when it does not answer.
+	Buyers *int64 `protobuf:"varint,5,opt,name=buyers,proto3,oneof" json:"buyers,omitempty"`
+	// Version of the map now.
+	RouteVersion  int64 `protobuf:"varint,6,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandOverBucketsResponse) Reset() {
+	*x = HandOverBucketsResponse{}
+	mi := &file_cellquota_v1_routing_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandOverBucketsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandOverBucketsResponse) ProtoMessage() {}
+
+func (x *HandOverBucketsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_routing_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandOverBucketsResponse.ProtoReflect.Descriptor instead.
+func (*HandOverBucketsResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_routing_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *HandOverBucketsResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *HandOverBucketsResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *HandOverBucketsResponse) GetBuckets() *DomainBuckets {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+func (x *HandOverBucketsResponse) GetBucketCount() int32 {
+	if x != nil {
+		return x.BucketCount
+	}
+	return 0
+}
+
+func (x *HandOverBucketsResponse) GetBuyers() int64 {
+	if x != nil && x.Buyers != nil {
+		return *x.Buyers
+	}
+	return 0
+}
+
+func (x *HandOverBucketsResponse) GetRouteVersion() int64 {
+	if x != nil {
+		return x.RouteVersion
+	}
+	return 0
+}
+
 var File_cellquota_v1_routing_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"\n" +
-	"\x1acellquota/v1/routing.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x1ccellquota/v1/cell_link.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\"h\n" +
+	"\x1acellquota/v1/routing.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x1ccellquota/v1/cell_link.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1ccellquota/v1/operation.proto\"h\n" +
 	"\x12WatchRoutesRequest\x12\x17\n" +
 	"\aedge_id\x18\x01 \x01(\tR\x06edgeId\x12%\n" +
 	"\x0eacked_revision\x18\x02 \x01(\x03R\rackedRevision\x12\x12\n" +
@@ -835,15 +1163,49 @@ const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"\x12LookupHomeResponse\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x16\n" +
 	"\x06bucket\x18\x02 \x01(\x05R\x06bucket\x12#\n" +
-	"\rroute_version\x18\x03 \x01(\x03R\frouteVersion*o\n" +
+	"\rroute_version\x18\x03 \x01(\x03R\frouteVersion\"2\n" +
+	"\x0fGetRouteRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\"\x8d\x01\n" +
+	"\x10GetRouteResponse\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12#\n" +
+	"\rroute_version\x18\x02 \x01(\x03R\frouteVersion\x123\n" +
+	"\adomains\x18\x03 \x03(\v2\x19.cellquota.v1.DomainRouteR\adomains\"\xe5\x02\n" +
+	"\x16HandOverBucketsRequest\x12!\n" +
+	"\foperation_id\x18\x01 \x01(\tR\voperationId\x12\x1f\n" +
+	"\vcampaign_id\x18\x02 \x01(\tR\n" +
+	"campaignId\x12\x16\n" +
+	"\x06domain\x18\x03 \x01(\tR\x06domain\x12 \n" +
+	"\ffrom_cell_id\x18\x04 \x01(\tR\n" +
+	"fromCellId\x12\x1c\n" +
+	"\n" +
+	"to_cell_id\x18\x05 \x01(\tR\btoCellId\x12\x1f\n" +
+	"\vbucket_from\x18\x06 \x01(\x05R\n" +
+	"bucketFrom\x12\x1b\n" +
+	"\tbucket_to\x18\a \x01(\x05R\bbucketTo\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x124\n" +
+	"\x16expected_route_version\x18\t \x01(\x03R\x14expectedRouteVersion\x12#\n" +
+	"\rvalidate_only\x18\n" +
+	" \x01(\bR\fvalidateOnly\"\x9a\x02\n" +
+	"\x17HandOverBucketsResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12!\n" +
+	"\foperation_id\x18\x02 \x01(\tR\voperationId\x125\n" +
+	"\abuckets\x18\x03 \x01(\v2\x1b.cellquota.v1.DomainBucketsR\abuckets\x12!\n" +
+	"\fbucket_count\x18\x04 \x01(\x05R\vbucketCount\x12\x1b\n" +
+	"\x06buyers\x18\x05 \x01(\x03H\x00R\x06buyers\x88\x01\x01\x12#\n" +
+	"\rroute_version\x18\x06 \x01(\x03R\frouteVersionB\t\n" +
+	"\a_buyers*o\n" +
 	"\x0fBucketMoveState\x12!\n" +
 	"\x1dBUCKET_MOVE_STATE_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18BUCKET_MOVE_STATE_MOVING\x10\x01\x12\x1b\n" +
-	"\x17BUCKET_MOVE_STATE_MOVED\x10\x022\xb9\x01\n" +
+	"\x17BUCKET_MOVE_STATE_MOVED\x10\x022\xe4\x02\n" +
 	"\x0eRoutingService\x12V\n" +
 	"\vWatchRoutes\x12 .cellquota.v1.WatchRoutesRequest\x1a!.cellquota.v1.WatchRoutesResponse(\x010\x01\x12O\n" +
 	"\n" +
-	"LookupHome\x12\x1f.cellquota.v1.LookupHomeRequest\x1a .cellquota.v1.LookupHomeResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
+	"LookupHome\x12\x1f.cellquota.v1.LookupHomeRequest\x1a .cellquota.v1.LookupHomeResponse\x12I\n" +
+	"\bGetRoute\x12\x1d.cellquota.v1.GetRouteRequest\x1a\x1e.cellquota.v1.GetRouteResponse\x12^\n" +
+	"\x0fHandOverBuckets\x12$.cellquota.v1.HandOverBucketsRequest\x1a%.cellquota.v1.HandOverBucketsResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
 	file_cellquota_v1_routing_proto_rawDescOnce sync.Once
@@ -858,46 +1220,58 @@ func file_cellquota_v1_routing_proto_rawDescGZIP() []byte {
 }
 
 var file_cellquota_v1_routing_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_cellquota_v1_routing_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_cellquota_v1_routing_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_cellquota_v1_routing_proto_goTypes = []any{
-	(BucketMoveState)(0),        // 0: cellquota.v1.BucketMoveState
-	(*WatchRoutesRequest)(nil),  // 1: cellquota.v1.WatchRoutesRequest
-	(*WatchRoutesResponse)(nil), // 2: cellquota.v1.WatchRoutesResponse
-	(*CampaignRoute)(nil),       // 3: cellquota.v1.CampaignRoute
-	(*DomainRoute)(nil),         // 4: cellquota.v1.DomainRoute
-	(*BucketMove)(nil),          // 5: cellquota.v1.BucketMove
-	(*CellBuckets)(nil),         // 6: cellquota.v1.CellBuckets
-	(*CellRoute)(nil),           // 7: cellquota.v1.CellRoute
-	(*LookupHomeRequest)(nil),   // 8: cellquota.v1.LookupHomeRequest
-	(*LookupHomeResponse)(nil),  // 9: cellquota.v1.LookupHomeResponse
-	(*KeyInfo)(nil),             // 10: cellquota.v1.KeyInfo
-	(*CampaignSpec)(nil),        // 11: cellquota.v1.CampaignSpec
-	(CampaignState)(0),          // 12: cellquota.v1.CampaignState
-	(*DomainBuckets)(nil),       // 13: cellquota.v1.DomainBuckets
-	(CellState)(0),              // 14: cellquota.v1.CellState
+	(BucketMoveState)(0),            // 0: cellquota.v1.BucketMoveState
+	(*WatchRoutesRequest)(nil),      // 1: cellquota.v1.WatchRoutesRequest
+	(*WatchRoutesResponse)(nil),     // 2: cellquota.v1.WatchRoutesResponse
+	(*CampaignRoute)(nil),           // 3: cellquota.v1.CampaignRoute
+	(*DomainRoute)(nil),             // 4: cellquota.v1.DomainRoute
+	(*BucketMove)(nil),              // 5: cellquota.v1.BucketMove
+	(*CellBuckets)(nil),             // 6: cellquota.v1.CellBuckets
+	(*CellRoute)(nil),               // 7: cellquota.v1.CellRoute
+	(*LookupHomeRequest)(nil),       // 8: cellquota.v1.LookupHomeRequest
+	(*LookupHomeResponse)(nil),      // 9: cellquota.v1.LookupHomeResponse
+	(*GetRouteRequest)(nil),         // 10: cellquota.v1.GetRouteRequest
+	(*GetRouteResponse)(nil),        // 11: cellquota.v1.GetRouteResponse
+	(*HandOverBucketsRequest)(nil),  // 12: cellquota.v1.HandOverBucketsRequest
+	(*HandOverBucketsResponse)(nil), // 13: cellquota.v1.HandOverBucketsResponse
+	(*KeyInfo)(nil),                 // 14: cellquota.v1.KeyInfo
+	(*CampaignSpec)(nil),            // 15: cellquota.v1.CampaignSpec
+	(CampaignState)(0),              // 16: cellquota.v1.CampaignState
+	(*DomainBuckets)(nil),           // 17: cellquota.v1.DomainBuckets
+	(CellState)(0),                  // 18: cellquota.v1.CellState
+	(*Operation)(nil),               // 19: cellquota.v1.Operation
 }
 var file_cellquota_v1_routing_proto_depIdxs = []int32{
 	3,  // 0: cellquota.v1.WatchRoutesResponse.campaigns:type_name -> cellquota.v1.CampaignRoute
 	7,  // 1: cellquota.v1.WatchRoutesResponse.cells:type_name -> cellquota.v1.CellRoute
-	10, // 2: cellquota.v1.WatchRoutesResponse.keys:type_name -> cellquota.v1.KeyInfo
-	11, // 3: cellquota.v1.CampaignRoute.spec:type_name -> cellquota.v1.CampaignSpec
-	12, // 4: cellquota.v1.CampaignRoute.state:type_name -> cellquota.v1.CampaignState
+	14, // 2: cellquota.v1.WatchRoutesResponse.keys:type_name -> cellquota.v1.KeyInfo
+	15, // 3: cellquota.v1.CampaignRoute.spec:type_name -> cellquota.v1.CampaignSpec
+	16, // 4: cellquota.v1.CampaignRoute.state:type_name -> cellquota.v1.CampaignState
 	4,  // 5: cellquota.v1.CampaignRoute.domains:type_name -> cellquota.v1.DomainRoute
 	6,  // 6: cellquota.v1.DomainRoute.cells:type_name -> cellquota.v1.CellBuckets
 	5,  // 7: cellquota.v1.DomainRoute.moves:type_name -> cellquota.v1.BucketMove
-	13, // 8: cellquota.v1.BucketMove.buckets:type_name -> cellquota.v1.DomainBuckets
+	17, // 8: cellquota.v1.BucketMove.buckets:type_name -> cellquota.v1.DomainBuckets
 	0,  // 9: cellquota.v1.BucketMove.state:type_name -> cellquota.v1.BucketMoveState
-	13, // 10: cellquota.v1.CellBuckets.buckets:type_name -> cellquota.v1.DomainBuckets
-	14, // 11: cellquota.v1.CellRoute.state:type_name -> cellquota.v1.CellState
-	1,  // 12: cellquota.v1.RoutingService.WatchRoutes:input_type -> cellquota.v1.WatchRoutesRequest
-	8,  // 13: cellquota.v1.RoutingService.LookupHome:input_type -> cellquota.v1.LookupHomeRequest
-	2,  // 14: cellquota.v1.RoutingService.WatchRoutes:output_type -> cellquota.v1.WatchRoutesResponse
-	9,  // 15: cellquota.v1.RoutingService.LookupHome:output_type -> cellquota.v1.LookupHomeResponse
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	17, // 10: cellquota.v1.CellBuckets.buckets:type_name -> cellquota.v1.DomainBuckets
+	18, // 11: cellquota.v1.CellRoute.state:type_name -> cellquota.v1.CellState
+	4,  // 12: cellquota.v1.GetRouteResponse.domains:type_name -> cellquota.v1.DomainRoute
+	19, // 13: cellquota.v1.HandOverBucketsResponse.operation:type_name -> cellquota.v1.Operation
+	17, // 14: cellquota.v1.HandOverBucketsResponse.buckets:type_name -> cellquota.v1.DomainBuckets
+	1,  // 15: cellquota.v1.RoutingService.WatchRoutes:input_type -> cellquota.v1.WatchRoutesRequest
+	8,  // 16: cellquota.v1.RoutingService.LookupHome:input_type -> cellquota.v1.LookupHomeRequest
+	10, // 17: cellquota.v1.RoutingService.GetRoute:input_type -> cellquota.v1.GetRouteRequest
+	12, // 18: cellquota.v1.RoutingService.HandOverBuckets:input_type -> cellquota.v1.HandOverBucketsRequest
+	2,  // 19: cellquota.v1.RoutingService.WatchRoutes:output_type -> cellquota.v1.WatchRoutesResponse
+	9,  // 20: cellquota.v1.RoutingService.LookupHome:output_type -> cellquota.v1.LookupHomeResponse
+	11, // 21: cellquota.v1.RoutingService.GetRoute:output_type -> cellquota.v1.GetRouteResponse
+	13, // 22: cellquota.v1.RoutingService.HandOverBuckets:output_type -> cellquota.v1.HandOverBucketsResponse
+	19, // [19:23] is the sub-list for method output_type
+	15, // [15:19] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_routing_proto_init() }
@@ -909,13 +1283,15 @@ func file_cellquota_v1_routing_proto_init() {
 	file_cellquota_v1_cell_link_proto_init()
 	file_cellquota_v1_common_proto_init()
 	file_cellquota_v1_key_proto_init()
+	file_cellquota_v1_operation_proto_init()
+	file_cellquota_v1_routing_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_routing_proto_rawDesc), len(file_cellquota_v1_routing_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,8 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	RoutingService_WatchRoutes_FullMethodName = "/cellquota.v1.RoutingService/WatchRoutes"
-	RoutingService_LookupHome_FullMethodName  = "/cellquota.v1.RoutingService/LookupHome"
+	RoutingService_WatchRoutes_FullMethodName     = "/cellquota.v1.RoutingService/WatchRoutes"
+	RoutingService_LookupHome_FullMethodName      = "/cellquota.v1.RoutingService/LookupHome"
+	RoutingService_GetRoute_FullMethodName        = "/cellquota.v1.RoutingService/GetRoute"
+	RoutingService_HandOverBuckets_FullMethodName = "/cellquota.v1.RoutingService/HandOverBuckets"
 )
 
 // RoutingServiceClient is the client API for RoutingService service.
@@ -34,6 +36,12 @@ type RoutingServiceClient interface {
 	WatchRoutes(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchRoutesRequest, WatchRoutesResponse], error)
 	// LookupHome answers the home cell of one user.
 	LookupHome(ctx context.Context, in *LookupHomeRequest, opts ...grpc.CallOption) (*LookupHomeResponse, error)
+	// GetRoute answers a campaign's whole map with its handovers.
+	GetRoute(ctx context.Context, in *GetRouteRequest, opts ...grpc.CallOption) (*GetRouteResponse, error)
+	// HandOverBuckets gives those buckets of a range that one cell owns, with everybody who bought there,
+	// to another. It begins when both shards answer and the taker serves the campaign, can be aborted
+	// until then, and goes forward afterwards. The giver may be live or fenced.
+	HandOverBuckets(ctx context.Context, in *HandOverBucketsRequest, opts ...grpc.CallOption) (*HandOverBucketsResponse, error)
 }
 
 type routingServiceClient struct {
@@ -67,6 +75,26 @@ func (c *routingServiceClient) LookupHome(ctx context.Context, in *LookupHomeReq
 	return out, nil
 }
 
+func (c *routingServiceClient) GetRoute(ctx context.Context, in *GetRouteRequest, opts ...grpc.CallOption) (*GetRouteResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetRouteResponse)
+	err := c.cc.Invoke(ctx, RoutingService_GetRoute_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *routingServiceClient) HandOverBuckets(ctx context.Context, in *HandOverBucketsRequest, opts ...grpc.CallOption) (*HandOverBucketsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HandOverBucketsResponse)
+	err := c.cc.Invoke(ctx, RoutingService_HandOverBuckets_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RoutingServiceServer is the server API for RoutingService service.
 // All implementations must embed UnimplementedRoutingServiceServer
 // for forward compatibility.
@@ -78,6 +106,12 @@ type RoutingServiceServer interface {
 	WatchRoutes(grpc.BidiStreamingServer[WatchRoutesRequest, WatchRoutesResponse]) error
 	// LookupHome answers the home cell of one user.
 	LookupHome(context.Context, *LookupHomeRequest) (*LookupHomeResponse, error)
+	// GetRoute answers a campaign's whole map with its handovers.
+	GetRoute(context.Context, *GetRouteRequest) (*GetRouteResponse, error)
+	// HandOverBuckets gives those buckets of a range that one cell owns, with everybody who bought there,
+	// to another. It begins when both shards answer and the taker serves the campaign, can be aborted
+	// until then, and goes forward afterwards. The giver may be live or fenced.
+	HandOverBuckets(context.Context, *HandOverBucketsRequest) (*HandOverBucketsResponse, error)
 	mustEmbedUnimplementedRoutingServiceServer()
 }
 
@@ -93,6 +127,12 @@ func (UnimplementedRoutingServiceServer) WatchRoutes(grpc.BidiStreamingServer[Wa
 }
 func (UnimplementedRoutingServiceServer) LookupHome(context.Context, *LookupHomeRequest) (*LookupHomeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LookupHome not implemented")
+}
+func (UnimplementedRoutingServiceServer) GetRoute(context.Context, *GetRouteRequest) (*GetRouteResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRoute not implemented")
+}
+func (UnimplementedRoutingServiceServer) HandOverBuckets(context.Context, *HandOverBucketsRequest) (*HandOverBucketsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method HandOverBuckets not implemented")
 }
 func (UnimplementedRoutingServiceServer) mustEmbedUnimplementedRoutingServiceServer() {}
 func (UnimplementedRoutingServiceServer) testEmbeddedByValue()                        {}
@@ -140,6 +180,42 @@ func _RoutingService_LookupHome_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RoutingService_GetRoute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRouteRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RoutingServiceServer).GetRoute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RoutingService_GetRoute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RoutingServiceServer).GetRoute(ctx, req.(*GetRouteRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _RoutingService_HandOverBuckets_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HandOverBucketsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RoutingServiceServer).HandOverBuckets(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RoutingService_HandOverBuckets_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RoutingServiceServer).HandOverBuckets(ctx, req.(*HandOverBucketsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RoutingService_ServiceDesc is the grpc.ServiceDesc for RoutingService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -150,6 +226,14 @@ var RoutingService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LookupHome",
 			Handler:    _RoutingService_LookupHome_Handler,
+		},
+		{
+			MethodName: "GetRoute",
+			Handler:    _RoutingService_GetRoute_Handler,
+		},
+		{
+			MethodName: "HandOverBuckets",
+			Handler:    _RoutingService_HandOverBuckets_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -189,7 +189,9 @@ type Instance struct {
 	// Fence version it was told.
 	FenceVersion int64 `protobuf:"varint,7,opt,name=fence_version,json=fenceVersion,proto3" json:"fence_version,omitempty"`
 	// Registered at.
-	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	// Newest step of the shard's schema that its program knows; 0: it did not say.
+	SchemaStep    int64 `protobuf:"varint,9,opt,name=schema_step,json=schemaStep,proto3" json:"schema_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,6 +280,13 @@ func (x *Instance) GetRegisteredAt() *timestamppb.Timestamp {
 		return x.RegisteredAt
 	}
 	return nil
+}
+
+func (x *Instance) GetSchemaStep() int64 {
+	if x != nil {
+		return x.SchemaStep
+	}
+	return 0
 }
 
 // Campaign at /campaigns/ID.
@@ -1569,6 +1578,8 @@ type Operation struct {
 	Moves []*v1.RebalanceMove `protobuf:"bytes,9,rep,name=moves,proto3" json:"moves,omitempty"`
 	// A second person must approve before the first step.
 	NeedsApproval bool `protobuf:"varint,10,opt,name=needs_approval,json=needsApproval,proto3" json:"needs_approval,omitempty"`
+	// Handover: what goes where, and how far it is.
+	Handover *Handover `protobuf:"bytes,11,opt,name=handover,proto3" json:"handover,omitempty"`
 	// recover-store: the limits that the operator confirmed.
 	ConfirmedLimits []*v1.ConfirmedLimit `protobuf:"bytes,20,rep,name=confirmed_limits,json=confirmedLimits,proto3" json:"confirmed_limits,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -1675,9 +1686,125 @@ func (x *Operation) GetNeedsApproval() bool {
 	return false
 }
 
+func (x *Operation) GetHandover() *Handover {
+	if x != nil {
+		return x.Handover
+	}
+	return nil
+}
+
 func (x *Operation) GetConfirmedLimits() []*v1.ConfirmedLimit {
 	if x != nil {
 		return x.ConfirmedLimits
+	}
+	return nil
+}
+
+// Handover of an operation of that kind.
+type Handover struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Traffic domain.
+	Domain string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Giver.
+	FromCell string `protobuf:"bytes,2,opt,name=from_cell,json=fromCell,proto3" json:"from_cell,omitempty"`
+	// Taker.
+	ToCell string `protobuf:"bytes,3,opt,name=to_cell,json=toCell,proto3" json:"to_cell,omitempty"`
+	// First bucket of the asked range.
+	BucketFrom int32 `protobuf:"varint,4,opt,name=bucket_from,json=bucketFrom,proto3" json:"bucket_from,omitempty"`
+	// Last bucket.
+	BucketTo int32 `protobuf:"varint,5,opt,name=bucket_to,json=bucketTo,proto3" json:"bucket_to,omitempty"`
+	// Route version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,6,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Route version of its move; 0: it is not ordered yet.
+	RouteVersion int64 `protobuf:"varint,7,opt,name=route_version,json=routeVersion,proto3" json:"route_version,omitempty"`
+	// What the giver's shard closed, as it said so.
+	Closed        []*v1.BucketRange `protobuf:"bytes,8,rep,name=closed,proto3" json:"closed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Handover) Reset() {
+	*x = Handover{}
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Handover) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Handover) ProtoMessage() {}
+
+func (x *Handover) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Handover.ProtoReflect.Descriptor instead.
+func (*Handover) Descriptor() ([]byte, []int) {
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Handover) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Handover) GetFromCell() string {
+	if x != nil {
+		return x.FromCell
+	}
+	return ""
+}
+
+func (x *Handover) GetToCell() string {
+	if x != nil {
+		return x.ToCell
+	}
+	return ""
+}
+
+func (x *Handover) GetBucketFrom() int32 {
+	if x != nil {
+		return x.BucketFrom
+	}
+	return 0
+}
+
+func (x *Handover) GetBucketTo() int32 {
+	if x != nil {
+		return x.BucketTo
+	}
+	return 0
+}
+
+func (x *Handover) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *Handover) GetRouteVersion() int64 {
+	if x != nil {
+		return x.RouteVersion
+	}
+	return 0
+}
+
+func (x *Handover) GetClosed() []*v1.BucketRange {
+	if x != nil {
+		return x.Closed
 	}
 	return nil
 }
@@ -1695,7 +1822,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1834,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[15]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1847,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Leader) GetAddress() string {
@@ -1748,7 +1875,7 @@ type TermRecord struct {
 
 func (x *TermRecord) Reset() {
 	*x = TermRecord{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1887,7 @@ func (x *TermRecord) String() string {
 func (*TermRecord) ProtoMessage() {}
 
 func (x *TermRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[16]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1900,7 @@ func (x *TermRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TermRecord.ProtoReflect.Descriptor instead.
 func (*TermRecord) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TermRecord) GetTerm() *v1.Term {
@@ -1802,7 +1929,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1814,7 +1941,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[17]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1954,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Key) GetInfo() *v1.KeyInfo {
@@ -1886,7 +2013,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +2025,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[18]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +2038,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{18}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AuditEvent) GetAt() *timestamppb.Timestamp {
@@ -1967,7 +2094,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2106,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[19]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2119,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{19}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Approval) GetApproval() *v1.Approval {
@@ -2020,7 +2147,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2159,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[20]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2172,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{20}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Token) GetToken() *v1.Token {
@@ -2087,7 +2214,7 @@ type Refusals struct {
 
 func (x *Refusals) Reset() {
 	*x = Refusals{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2226,7 @@ func (x *Refusals) String() string {
 func (*Refusals) ProtoMessage() {}
 
 func (x *Refusals) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[21]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2239,7 @@ func (x *Refusals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusals.ProtoReflect.Descriptor instead.
 func (*Refusals) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{21}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Refusals) GetEvent() *v1.AuditEvent {
@@ -2137,7 +2264,7 @@ type ArchiveIndex struct {
 
 func (x *ArchiveIndex) Reset() {
 	*x = ArchiveIndex{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2276,7 @@ func (x *ArchiveIndex) String() string {
 func (*ArchiveIndex) ProtoMessage() {}
 
 func (x *ArchiveIndex) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[22]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2289,7 @@ func (x *ArchiveIndex) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveIndex.ProtoReflect.Descriptor instead.
 func (*ArchiveIndex) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{22}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ArchiveIndex) GetObject() *ArchiveObject {
@@ -2206,7 +2333,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2345,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[23]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2358,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{23}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Restored) GetWhy() string {
@@ -2286,7 +2413,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2425,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[24]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2438,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{24}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Cluster) GetClusterId() uint64 {
@@ -2346,7 +2473,7 @@ type Tombstone struct {
 
 func (x *Tombstone) Reset() {
 	*x = Tombstone{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2358,7 +2485,7 @@ func (x *Tombstone) String() string {
 func (*Tombstone) ProtoMessage() {}
 
 func (x *Tombstone) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[25]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2371,7 +2498,7 @@ func (x *Tombstone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tombstone.ProtoReflect.Descriptor instead.
 func (*Tombstone) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{25}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Tombstone) GetCampaignId() string {
@@ -2418,7 +2545,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[26]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +2557,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_store_v1_store_proto_msgTypes[26]
+	mi := &file_cellquota_store_v1_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +2570,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{26}
+	return file_cellquota_store_v1_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Replica) GetAddress() string {
@@ -2485,7 +2612,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\fpause_reason\x18\n" +
 	" \x01(\tR\vpauseReason\x12%\n" +
 	"\x0elast_operation\x18\v \x01(\tR\rlastOperation\x12'\n" +
-	"\x0flast_parameters\x18\f \x01(\tR\x0elastParameters\"\xaa\x02\n" +
+	"\x0flast_parameters\x18\f \x01(\tR\x0elastParameters\"\xcb\x02\n" +
 	"\bInstance\x12\x17\n" +
 	"\acell_id\x18\x01 \x01(\tR\x06cellId\x12\x1f\n" +
 	"\vinstance_id\x18\x02 \x01(\tR\n" +
@@ -2495,7 +2622,9 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x05roles\x18\x05 \x03(\tR\x05roles\x12'\n" +
 	"\x0fprogram_version\x18\x06 \x01(\tR\x0eprogramVersion\x12#\n" +
 	"\rfence_version\x18\a \x01(\x03R\ffenceVersion\x12?\n" +
-	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\"\xc9\x05\n" +
+	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x1f\n" +
+	"\vschema_step\x18\t \x01(\x03R\n" +
+	"schemaStep\"\xc9\x05\n" +
 	"\bCampaign\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.cellquota.v1.CampaignStateR\x05state\x12\x18\n" +
@@ -2623,7 +2752,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xbb\x03\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xf5\x03\n" +
 	"\tOperation\x125\n" +
 	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12\x1e\n" +
 	"\n" +
@@ -2638,8 +2767,19 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"sale_limit\x18\b \x01(\x05R\tsaleLimit\x121\n" +
 	"\x05moves\x18\t \x03(\v2\x1b.cellquota.v1.RebalanceMoveR\x05moves\x12%\n" +
 	"\x0eneeds_approval\x18\n" +
-	" \x01(\bR\rneedsApproval\x12G\n" +
-	"\x10confirmed_limits\x18\x14 \x03(\v2\x1c.cellquota.v1.ConfirmedLimitR\x0fconfirmedLimits\"J\n" +
+	" \x01(\bR\rneedsApproval\x128\n" +
+	"\bhandover\x18\v \x01(\v2\x1c.cellquota.store.v1.HandoverR\bhandover\x12G\n" +
+	"\x10confirmed_limits\x18\x14 \x03(\v2\x1c.cellquota.v1.ConfirmedLimitR\x0fconfirmedLimits\"\x99\x02\n" +
+	"\bHandover\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1b\n" +
+	"\tfrom_cell\x18\x02 \x01(\tR\bfromCell\x12\x17\n" +
+	"\ato_cell\x18\x03 \x01(\tR\x06toCell\x12\x1f\n" +
+	"\vbucket_from\x18\x04 \x01(\x05R\n" +
+	"bucketFrom\x12\x1b\n" +
+	"\tbucket_to\x18\x05 \x01(\x05R\bbucketTo\x12)\n" +
+	"\x10expected_version\x18\x06 \x01(\x03R\x0fexpectedVersion\x12#\n" +
+	"\rroute_version\x18\a \x01(\x03R\frouteVersion\x121\n" +
+	"\x06closed\x18\b \x03(\v2\x19.cellquota.v1.BucketRangeR\x06closed\"J\n" +
 	"\x06Leader\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12&\n" +
 	"\x04term\x18\x02 \x01(\v2\x12.cellquota.v1.TermR\x04term\"4\n" +
@@ -2710,7 +2850,7 @@ func file_cellquota_store_v1_store_proto_rawDescGZIP() []byte {
 	return file_cellquota_store_v1_store_proto_rawDescData
 }
 
-var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_cellquota_store_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Cell)(nil),                  // 0: cellquota.store.v1.Cell
 	(*Instance)(nil),              // 1: cellquota.store.v1.Instance
@@ -2727,91 +2867,95 @@ var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*Position)(nil),              // 12: cellquota.store.v1.Position
 	(*PhysicalStock)(nil),         // 13: cellquota.store.v1.PhysicalStock
 	(*Operation)(nil),             // 14: cellquota.store.v1.Operation
-	(*Leader)(nil),                // 15: cellquota.store.v1.Leader
-	(*TermRecord)(nil),            // 16: cellquota.store.v1.TermRecord
-	(*Key)(nil),                   // 17: cellquota.store.v1.Key
-	(*AuditEvent)(nil),            // 18: cellquota.store.v1.AuditEvent
-	(*Approval)(nil),              // 19: cellquota.store.v1.Approval
-	(*Token)(nil),                 // 20: cellquota.store.v1.Token
-	(*Refusals)(nil),              // 21: cellquota.store.v1.Refusals
-	(*ArchiveIndex)(nil),          // 22: cellquota.store.v1.ArchiveIndex
-	(*Restored)(nil),              // 23: cellquota.store.v1.Restored
-	(*Cluster)(nil),               // 24: cellquota.store.v1.Cluster
-	(*Tombstone)(nil),             // 25: cellquota.store.v1.Tombstone
-	(*Replica)(nil),               // 26: cellquota.store.v1.Replica
-	nil,                           // 27: cellquota.store.v1.PhysicalStock.LimitsEntry
-	(*v1.CellSpec)(nil),           // 28: cellquota.v1.CellSpec
-	(v1.CellState)(0),             // 29: cellquota.v1.CellState
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*v1.CampaignSpec)(nil),       // 31: cellquota.v1.CampaignSpec
-	(v1.CampaignState)(0),         // 32: cellquota.v1.CampaignState
-	(*v1.DomainRoute)(nil),        // 33: cellquota.v1.DomainRoute
-	(*v1.Adjustment)(nil),         // 34: cellquota.v1.Adjustment
-	(v1.Evidence)(0),              // 35: cellquota.v1.Evidence
-	(*v1.SkuUnits)(nil),           // 36: cellquota.v1.SkuUnits
-	(*v1.StockFacts)(nil),         // 37: cellquota.v1.StockFacts
-	(v1.AdjustmentKind)(0),        // 38: cellquota.v1.AdjustmentKind
-	(v1.AdjustmentOutcome)(0),     // 39: cellquota.v1.AdjustmentOutcome
-	(*v1.Operation)(nil),          // 40: cellquota.v1.Operation
-	(*v1.RebalanceMove)(nil),      // 41: cellquota.v1.RebalanceMove
-	(*v1.ConfirmedLimit)(nil),     // 42: cellquota.v1.ConfirmedLimit
-	(*v1.Term)(nil),               // 43: cellquota.v1.Term
-	(*v1.KeyInfo)(nil),            // 44: cellquota.v1.KeyInfo
-	(*v1.Approval)(nil),           // 45: cellquota.v1.Approval
-	(*v1.Token)(nil),              // 46: cellquota.v1.Token
-	(*v1.AuditEvent)(nil),         // 47: cellquota.v1.AuditEvent
+	(*Handover)(nil),              // 15: cellquota.store.v1.Handover
+	(*Leader)(nil),                // 16: cellquota.store.v1.Leader
+	(*TermRecord)(nil),            // 17: cellquota.store.v1.TermRecord
+	(*Key)(nil),                   // 18: cellquota.store.v1.Key
+	(*AuditEvent)(nil),            // 19: cellquota.store.v1.AuditEvent
+	(*Approval)(nil),              // 20: cellquota.store.v1.Approval
+	(*Token)(nil),                 // 21: cellquota.store.v1.Token
+	(*Refusals)(nil),              // 22: cellquota.store.v1.Refusals
+	(*ArchiveIndex)(nil),          // 23: cellquota.store.v1.ArchiveIndex
+	(*Restored)(nil),              // 24: cellquota.store.v1.Restored
+	(*Cluster)(nil),               // 25: cellquota.store.v1.Cluster
+	(*Tombstone)(nil),             // 26: cellquota.store.v1.Tombstone
+	(*Replica)(nil),               // 27: cellquota.store.v1.Replica
+	nil,                           // 28: cellquota.store.v1.PhysicalStock.LimitsEntry
+	(*v1.CellSpec)(nil),           // 29: cellquota.v1.CellSpec
+	(v1.CellState)(0),             // 30: cellquota.v1.CellState
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*v1.CampaignSpec)(nil),       // 32: cellquota.v1.CampaignSpec
+	(v1.CampaignState)(0),         // 33: cellquota.v1.CampaignState
+	(*v1.DomainRoute)(nil),        // 34: cellquota.v1.DomainRoute
+	(*v1.Adjustment)(nil),         // 35: cellquota.v1.Adjustment
+	(v1.Evidence)(0),              // 36: cellquota.v1.Evidence
+	(*v1.SkuUnits)(nil),           // 37: cellquota.v1.SkuUnits
+	(*v1.StockFacts)(nil),         // 38: cellquota.v1.StockFacts
+	(v1.AdjustmentKind)(0),        // 39: cellquota.v1.AdjustmentKind
+	(v1.AdjustmentOutcome)(0),     // 40: cellquota.v1.AdjustmentOutcome
+	(*v1.Operation)(nil),          // 41: cellquota.v1.Operation
+	(*v1.RebalanceMove)(nil),      // 42: cellquota.v1.RebalanceMove
+	(*v1.ConfirmedLimit)(nil),     // 43: cellquota.v1.ConfirmedLimit
+	(*v1.BucketRange)(nil),        // 44: cellquota.v1.BucketRange
+	(*v1.Term)(nil),               // 45: cellquota.v1.Term
+	(*v1.KeyInfo)(nil),            // 46: cellquota.v1.KeyInfo
+	(*v1.Approval)(nil),           // 47: cellquota.v1.Approval
+	(*v1.Token)(nil),              // 48: cellquota.v1.Token
+	(*v1.AuditEvent)(nil),         // 49: cellquota.v1.AuditEvent
 }
 var file_cellquota_store_v1_store_proto_depIdxs = []int32{
-	28, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
-	29, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
-	30, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
-	31, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	32, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	30, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
-	30, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	29, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
+	30, // 1: cellquota.store.v1.Cell.state:type_name -> cellquota.v1.CellState
+	31, // 2: cellquota.store.v1.Instance.registered_at:type_name -> google.protobuf.Timestamp
+	32, // 3: cellquota.store.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	33, // 4: cellquota.store.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	31, // 5: cellquota.store.v1.Campaign.published_at:type_name -> google.protobuf.Timestamp
+	31, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
 	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
-	30, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
-	33, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	31, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
+	34, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
 	6,  // 10: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	29, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	34, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	30, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	35, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	36, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	37, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	30, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	35, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	31, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	36, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	37, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	38, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
 	11, // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
 	12, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	30, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	31, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
 	10, // 20: cellquota.store.v1.Proof.settled:type_name -> cellquota.store.v1.SettledAdjustments
 	9,  // 21: cellquota.store.v1.Proof.attestation:type_name -> cellquota.store.v1.Attestation
-	30, // 22: cellquota.store.v1.Attestation.approved_at:type_name -> google.protobuf.Timestamp
-	38, // 23: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	39, // 24: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	27, // 25: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	40, // 26: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	41, // 27: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
-	42, // 28: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
-	43, // 29: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	43, // 30: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	44, // 31: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	30, // 32: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	30, // 33: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	45, // 34: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	46, // 35: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	47, // 36: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
-	3,  // 37: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	30, // 38: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	30, // 39: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	30, // 40: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	43, // 41: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
-	30, // 42: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
-	3,  // 43: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
-	30, // 44: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	31, // 22: cellquota.store.v1.Attestation.approved_at:type_name -> google.protobuf.Timestamp
+	39, // 23: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	40, // 24: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	28, // 25: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	41, // 26: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	42, // 27: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	15, // 28: cellquota.store.v1.Operation.handover:type_name -> cellquota.store.v1.Handover
+	43, // 29: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	44, // 30: cellquota.store.v1.Handover.closed:type_name -> cellquota.v1.BucketRange
+	45, // 31: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	45, // 32: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	46, // 33: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	31, // 34: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	31, // 35: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	47, // 36: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	48, // 37: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	49, // 38: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	3,  // 39: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
+	31, // 40: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	31, // 41: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	31, // 42: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	45, // 43: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
+	31, // 44: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
+	3,  // 45: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
+	31, // 46: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
@@ -2825,7 +2969,7 @@ func file_cellquota_store_v1_store_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_store_v1_store_proto_rawDesc), len(file_cellquota_store_v1_store_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
