@@ -41,6 +41,7 @@ type Config struct {
 	Refund    Refund    `config:"refund"`
 	Rebuild   Rebuild   `config:"rebuild"`
 	Reconcile Reconcile `config:"reconcile"`
+	Retention Retention `config:"retention"`
 	Gate      Gate      `config:"gate"`
 	Status    Status    `config:"status"`
 	Link      Link      `config:"link"`
@@ -176,6 +177,14 @@ type Outbox struct {
 	Batch    int           `config:"batch" default:"500" min:"1" max:"5000" doc:"rows claimed at once"`
 	Keep     time.Duration `config:"keep" default:"1h" min:"1m" max:"720h" doc:"how long a row stays after it left; status pages and mirrors need none of them"`
 	Prune    time.Duration `config:"prune_interval" default:"30s" min:"1s" max:"1h" doc:"between walks that delete rows that left longer ago"`
+}
+
+// Retention bounds what settled campaigns leave in the cell.
+type Retention struct {
+	ArchiveAfter time.Duration `config:"archive_after" default:"24h" min:"1s" max:"8760h" doc:"after a campaign has settled: its receipts end, its mirror leaves Redis, its ledger moves to the archive"`
+	Replay       time.Duration `config:"replay" default:"168h" min:"1s" max:"8760h" doc:"how long a message can be replayed: longer than the log keeps it and than the oldest backup that may be restored; an archived campaign's inbox rows go after it"`
+	Interval     time.Duration `config:"interval" default:"1m" min:"10ms" max:"1h" doc:"between looks for what has settled"`
+	Page         int           `config:"page" default:"5000" min:"1" max:"50000" doc:"ledger entries or inbox rows moved or deleted in one transaction"`
 }
 
 // Payment bounds how long payments keep orders open.

@@ -17,6 +17,7 @@ import (
 	"github.com/cellquota/cellquota/cell/rebuild"
 	"github.com/cellquota/cellquota/cell/reconcile"
 	"github.com/cellquota/cellquota/cell/relay"
+	"github.com/cellquota/cellquota/cell/retention"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/lifecycle"
@@ -156,6 +157,18 @@ func (p *parts) startOutbox(group *lifecycle.Group) error {
 		return err
 	}
 	group.Go("outbox-prune", pruner.Run)
+	return p.startRetention(group)
+}
+
+// startRetention archives and prunes what settled campaigns left.
+func (p *parts) startRetention(group *lifecycle.Group) error {
+	loop, err := retention.New(retention.Config{
+		ArchiveAfter: p.cfg.Retention.ArchiveAfter, Replay: p.cfg.Retention.Replay, Interval: p.cfg.Retention.Interval, Page: p.cfg.Retention.Page,
+	}, retention.Deps{Store: p.shard, Mirrors: p.mirror, Scopes: p.scopes, Clock: p.clock, Log: p.log, Registry: p.registry})
+	if err != nil {
+		return err
+	}
+	group.Go("retention", loop.Run)
 	return nil
 }
 
@@ -186,6 +199,15 @@ func (p *parts) reconcileConfig() reconcile.Config {
 	return reconcile.Config{
 		Cell: p.cell, Owner: p.instance, Interval: c.Interval, Page: c.Page, Rate: c.Rate, InFlight: c.InFlight, Settle: c.Settle, Overdue: c.Overdue, Confirm: c.Confirm,
 	}
+}
+
+// scopes are the mirrors that a campaign has, or had before it settled.
+func (p *parts) scopes(id ids.CampaignID) []admission.Scope {
+	c, known := p.rules.Current().Campaign(id)
+	if !known || c.Direct {
+		return nil
+	}
+	return scopesOf(c)
 }
 
 // payments serves what customers and the payment channel say about orders.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 
@@ -279,6 +280,18 @@ func (c *Client) Sweep(ctx context.Context, scope Scope, keep ids.Build) (int64,
 		}
 	})
 	return gone, err
+}
+
+// Discard removes a mirror: its head first, so that nobody admits into what is going, then
+// every build. It returns how many keys went. For a campaign that is archived: what lives
+// on, the hints on unpaid holds, ends by itself.
+func (c *Client) Discard(ctx context.Context, scope Scope) (int64, error) {
+	head, err := c.maint.Unlink(ctx, scope.metaKey()).Result()
+	if err != nil {
+		return 0, translate(err)
+	}
+	gone, err := c.Sweep(ctx, scope, ids.Build{Fence: math.MaxInt64})
+	return head + gone, err
 }
 
 func olderThan(keys []string, scope Scope, keep ids.Build) []string {

@@ -82,7 +82,7 @@ func MayNotWrite(err error) bool {
 var own = map[string]error{
 	"CQ001": ErrFenced, "CQ003": ErrFenced, "CQ002": ErrState, "CQ004": ErrNoFence,
 	"CQ005": ErrTermLower, "CQ006": ErrTermLower, "CQ007": ErrConflict, "CQ008": ErrUnavailable,
-	"CQ009": ErrConflict, "CQ013": ErrConflict,
+	"CQ009": ErrConflict, "CQ013": ErrConflict, "CQ020": ErrConflict,
 }
 
 // translate turns a driver's error into a sentinel that wraps it. What is none of the known kinds

@@ -2,7 +2,7 @@
 -- of its own snapshot, a look at some ids of one.
 
 -- name: reconcile_known
-SELECT to_regclass('cellquota.v_reconcile_holds') IS NOT NULL;
+SELECT to_regclass('cellquota.v_reconcile_holds') IS NOT NULL AND to_regclass('cellquota.archives') IS NOT NULL;
 
 -- name: reconcile_inbox_page
 SELECT event_id, reservation_id, request_id, campaign_id, sku_id, user_id, quantity, outcome, reason, fence_version, build_count, topic, received_at
@@ -60,10 +60,13 @@ SELECT s.campaign_id, s.sku_id, s.granted, s.available, s.reserved, s.confirmed,
 FROM cellquota.stock s LEFT JOIN cellquota.campaigns c ON c.campaign_id = s.campaign_id
 LEFT JOIN cellquota.mirrors m ON m.campaign_id = s.campaign_id AND m.scope_key = CASE c.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE s.sku_id END
 LEFT JOIN LATERAL (SELECT * FROM cellquota.v_reconcile_chain l WHERE l.campaign_id = s.campaign_id AND l.sku_id = s.sku_id ORDER BY l.entry_id DESC LIMIT 1) l ON true
-WHERE $1 = '' OR s.campaign_id = $1 ORDER BY s.campaign_id, s.sku_id;
+WHERE ($1 = '' OR s.campaign_id = $1) AND s.campaign_id <> ALL (ARRAY(SELECT campaign_id FROM cellquota.archives WHERE archived_at IS NOT NULL))
+ORDER BY s.campaign_id, s.sku_id;
 
 -- A page of adjustments that changed stock, with whether the ledger has their entry.
 -- name: reconcile_adjustments_page
 SELECT a.adjustment_id, a.campaign_id, a.sku_id, a.units, EXISTS (SELECT FROM cellquota.ledger l
   WHERE l.business_no = a.adjustment_id AND l.campaign_id = a.campaign_id AND l.sku_id = a.sku_id AND l.action = a.kind)
-FROM cellquota.adjustments a WHERE a.adjustment_id > $1 AND a.outcome = 'APPLIED' AND ($3 = '' OR a.campaign_id = $3) ORDER BY a.adjustment_id LIMIT $2;
+FROM cellquota.adjustments a WHERE a.adjustment_id > $1 AND a.outcome = 'APPLIED' AND ($3 = '' OR a.campaign_id = $3)
+  AND a.campaign_id <> ALL (ARRAY(SELECT campaign_id FROM cellquota.archives WHERE archived_at IS NOT NULL))
+ORDER BY a.adjustment_id LIMIT $2;

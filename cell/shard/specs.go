@@ -34,7 +34,8 @@ func specOf(rules *cellquotav1.CampaignRules) spec {
 	out := spec{
 		cancelled:   rules.GetCancelled(),
 		maxQuantity: max(s.GetMaxQuantityPerOrder(), 1), ttlByRisk: map[string]time.Duration{},
-		restock: s.GetRefundRule() == cellquotav1.RefundRule_REFUND_RULE_RESTOCK,
+		// A refund after the account was taken gives money back, and no unit: none is on sale any more.
+		restock: s.GetRefundRule() == cellquotav1.RefundRule_REFUND_RULE_RESTOCK && rules.GetState() != cellquotav1.CampaignState_CAMPAIGN_STATE_SETTLED,
 		holds:   reservation.Holds{PerUser: s.GetHolds().GetMaxUnpaidPerUser(), PerDevice: s.GetHolds().GetMaxUnpaidPerDevice()},
 	}
 	for tier, d := range s.GetHolds().GetPaymentTtlByRisk() {

@@ -484,3 +484,26 @@ func TestAdoptKeepsTheCause(t *testing.T) {
 		}
 	}
 }
+
+// TestARefundAfterTheAccountMovesNoUnit: a campaign that restocks has settled; money that goes back then is
+// recorded, and its unit stays where the account has it.
+func TestARefundAfterTheAccountMovesNoUnit(t *testing.T) {
+	b := newBench(t)
+	b.sell(2, restocks)
+	o := b.paid("u")
+	settled := rules(phone)
+	restocks(settled)
+	settled.Version, settled.State = 9, cellquotav1.CampaignState_CAMPAIGN_STATE_SETTLED
+	b.install(settled)
+	b.step(wantRefund(o, "rf"))
+	if r := b.step(shard.Step{Kind: shard.StepRefunded, Order: o, Payment: "p", RefundID: "rf"}); r.Err != nil || r.Payment != shard.PaymentRefunded {
+		t.Fatalf("refunded: %+v", r)
+	}
+	if state, did, _ := b.refundRow("rf"); state != "REFUNDED" || did {
+		t.Errorf("row %s, restocked %v", state, did)
+	}
+	if s := b.stock(phone); s.Available != 1 || s.Confirmed != 1 {
+		t.Errorf("stock %+v", s)
+	}
+	b.invariants()
+}

@@ -34,10 +34,11 @@ type Store struct {
 	// what is to be refunded with the payment alone; the refund loop of a later one takes it up.
 	keepsRefunds bool
 
-	switchKnown  atomic.Bool // the schema has the cell's switch (step 2)
-	tokensKnown  atomic.Bool // its ledger moves token rows (step 3)
-	carriedKnown atomic.Bool // it has requests that a handover carried (step 4)
-	reviewsKnown atomic.Bool // it keeps how a review ended (step 5)
+	retentionKnown atomic.Bool // the schema archives (step 9)
+	switchKnown    atomic.Bool // the schema has the cell's switch (step 2)
+	tokensKnown    atomic.Bool // its ledger moves token rows (step 3)
+	carriedKnown   atomic.Bool // it has requests that a handover carried (step 4)
+	reviewsKnown   atomic.Bool // it keeps how a review ended (step 5)
 
 	writer atomic.Pointer[Writer]
 	specs  specCache

@@ -12,7 +12,7 @@ BEGIN
     FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'cellquota' LOOP
       EXECUTE format('REVOKE ALL ON cellquota.%I FROM cellquota_app', t);
       CONTINUE WHEN t LIKE 'goose%';
-      IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts', 'bucket_closings', 'bucket_imports', 'carried_requests') THEN
+      IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts', 'bucket_closings', 'bucket_imports', 'carried_requests', 'ledger_archive', 'archives') THEN
         EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
       ELSIF t IN ('ledger', 'buckets', 'review_endings', 'finding_repairs') THEN
         EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
@@ -34,6 +34,9 @@ BEGIN
       GRANT SELECT ON cellquota.v_reconcile_inbox, cellquota.v_reconcile_holds, cellquota.v_reconcile_entries, cellquota.v_reconcile_chain,
         cellquota.v_reconcile_buyers, cellquota.v_frozen_skus TO cellquota_app;
       GRANT EXECUTE ON FUNCTION cellquota.freezes(text, text) TO cellquota_app;
+    END IF;
+    IF to_regclass('cellquota.archives') IS NOT NULL THEN -- from step 9
+      GRANT EXECUTE ON FUNCTION cellquota.archive_step(text, double precision, int) TO cellquota_app;
     END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_fencer') THEN

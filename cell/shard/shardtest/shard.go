@@ -70,7 +70,7 @@ func New(t testing.TB, orders int, change ...func(*pb.CampaignRules)) *Shard {
 	s.Exec(`GRANT SELECT ON cellquota.test_clock TO cellquota_app`)
 	s.Exec(`CREATE OR REPLACE FUNCTION cellquota.now() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT t FROM cellquota.test_clock $$`)
 	s.Store = s.Open()
-	s.Rules = rules()
+	s.Rules = Rules()
 	for _, f := range change {
 		f(s.Rules)
 	}
@@ -89,8 +89,8 @@ func New(t testing.TB, orders int, change ...func(*pb.CampaignRules)) *Shard {
 	return s
 }
 
-// rules of a campaign that is open for an hour around now, every bucket of which is owned here.
-func rules() *pb.CampaignRules {
+// Rules of a campaign that is open for an hour around now, every bucket of which is owned here.
+func Rules() *pb.CampaignRules {
 	now := clock.System().Now()
 	return &pb.CampaignRules{
 		Version: 1, State: pb.CampaignState_CAMPAIGN_STATE_PUBLISHED,

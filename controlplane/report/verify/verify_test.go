@@ -71,10 +71,13 @@ func all() []broken {
 		{"a partition that lets changes through", verify.I5, func(w *world) {
 			w.shards["cell-1"].do("ALTER TABLE cellquota_ledger.c DISABLE TRIGGER part_is_immutable")
 			w.shards["cell-1"].do("ALTER TABLE cellquota_ledger.c DISABLE TRIGGER ledger_is_immutable")
-		}, []string{"cell-1", "partition c", "UPDATE and DELETE"}, false},
+		}, []string{"cell-1", "table c of the ledger", "UPDATE and DELETE"}, false},
 		{"a partition that can be emptied", verify.I5, func(w *world) {
 			w.shards["cell-2"].do("DROP TRIGGER part_is_not_truncated ON cellquota_ledger.c")
-		}, []string{"cell-2", "partition c", "TRUNCATE"}, false},
+		}, []string{"cell-2", "table c of the ledger", "TRUNCATE"}, false},
+		{"an archive that lets changes through", verify.I5, func(w *world) {
+			w.shards["cell-2"].do("ALTER TABLE cellquota.ledger_archive DISABLE TRIGGER archive_is_immutable")
+		}, []string{"cell-2", "table ledger_archive of the ledger", "UPDATE and DELETE"}, false},
 		{"an accepted request that lost its order", verify.I6, func(w *world) {
 			w.shards["cell-1"].do("DELETE FROM cellquota.orders WHERE order_id = 'o-a3-s'")
 		}, []string{"cell-1", "reserve-r-a3-s", "request q-a3", "r-a3-s is RESERVED", "order missing"}, false},
@@ -214,6 +217,32 @@ func TestADeletedCampaignsRowsAreNoBreach(t *testing.T) {
 	w.cut.Deleted = map[ids.CampaignID]bool{"c": true}
 	if r := w.verify(); !r.Holds() || verdict(r, verify.I2) != verify.OK {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A campaign whose ledger has left its partition is verified as before, and what is broken
+// in it is named.
+func TestAnArchivedCampaignIsVerified(t *testing.T) {
+	w := newWorld(t)
+	end(w)
+	for id, s := range w.shards {
+		s.do("UPDATE cellquota.campaigns SET state = 'SETTLED', updated_at = now() - interval '2 days'")
+		var step string
+		for range 20 {
+			if err := s.conn.QueryRow(t.Context(), "SELECT cellquota.archive_step('c', 86400, 3)").Scan(&step); err != nil || step == "ARCHIVED" {
+				break
+			}
+		}
+		if step != "ARCHIVED" {
+			t.Fatalf("%s: %s", id, step)
+		}
+	}
+	if r := w.verify(); !r.Holds() || len(r.Unchecked) > 0 || verdict(r, verify.I5) != verify.OK || verdict(r, verify.I10) != verify.OK {
+		t.Fatalf("archived: %+v", r)
+	}
+	w.shards["cell-1"].unguarded("UPDATE cellquota.ledger_archive SET delta_available = delta_available + 1, after_available = after_available + 1 WHERE business_no = 'r-a0-s' AND action = 'RESERVE'")
+	if r := w.verify(); !names(r, verify.I5, "cell-1", "entry") {
+		t.Errorf("an archived entry was changed: %+v", r)
 	}
 }
 

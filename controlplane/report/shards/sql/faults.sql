@@ -58,11 +58,11 @@ UNION ALL
  FROM cellquota.v_stock s LEFT JOIN sums l USING (campaign_id, sku_id)
  WHERE ($1 = '' OR s.campaign_id = $1) AND (s.available, s.reserved, s.confirmed) IS DISTINCT FROM (coalesce(l.available, 0), coalesce(l.reserved, 0), coalesce(l.confirmed, 0)) LIMIT $2)
 UNION ALL
-(SELECT 'I5', coalesce(p.campaign_id, ''), '', format('partition %s of the ledger lets %s through', c.relname, CASE WHEN t.updates THEN 'TRUNCATE' ELSE 'UPDATE and DELETE' END)
- FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid LEFT JOIN cellquota.v_ledger_parts p ON p.part = c.relname AND ($1 = '' OR p.campaign_id = $1)
+(SELECT 'I5', coalesce(p.campaign_id, ''), '', format('table %s of the ledger lets %s through', c.relname, CASE WHEN t.updates THEN 'TRUNCATE' ELSE 'UPDATE and DELETE' END)
+ FROM pg_class c LEFT JOIN cellquota.v_ledger_parts p ON p.part = c.relname AND ($1 = '' OR p.campaign_id = $1)
    CROSS JOIN LATERAL (SELECT coalesce(bool_or(g.tgtype & 24 = 24 AND g.tgtype & 2 = 2), false) AS updates, coalesce(bool_or(g.tgtype & 32 = 32), false) AS truncates
      FROM pg_trigger g WHERE g.tgrelid = c.oid AND g.tgenabled IN ('O', 'A')) t
- WHERE i.inhparent = 'cellquota.ledger'::regclass AND NOT (t.updates AND t.truncates) AND ($1 = '' OR p.campaign_id IS NOT NULL) LIMIT $2)
+ WHERE (c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'cellquota.ledger'::regclass) OR c.oid = to_regclass('cellquota.ledger_archive')) AND NOT (t.updates AND t.truncates) AND ($1 = '' OR p.campaign_id IS NOT NULL OR c.relname = 'ledger_archive') LIMIT $2)
 UNION ALL
 (SELECT 'I6', i.campaign_id, i.sku_id, format('message %s of request %s is %s, and reservation %s is %s, its order %s', i.event_id, i.request_id, i.outcome, i.reservation_id,
    coalesce(r.state, 'missing'), coalesce(o.order_id, 'missing'))
