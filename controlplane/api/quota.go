@@ -45,7 +45,7 @@ func (h *Quota) PreviewSplit(ctx context.Context, req *pb.PreviewSplitRequest) (
 		return nil, err
 	}
 	out := &pb.PreviewSplitResponse{Reserves: map[string]int32{}, Warnings: append(warnings, split.Warnings...)}
-	owned := split.Homes.Owned()
+	owned := core.Owned(split.Domains)
 	for i, plan := range split.Plans {
 		sku := string(spec.SKUs[i].ID)
 		out.Reserves[sku] = plan.Reserve.Int32()

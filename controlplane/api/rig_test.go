@@ -294,7 +294,7 @@ func (r *rig) book(id ids.CampaignID) {
 		if err := tx.PutCampaign(campaign); err != nil {
 			return err
 		}
-		if err := tx.PutRoute(core.Route{Campaign: id, Version: 1, Domains: []core.DomainRoute{{Homes: split.Homes}}}); err != nil {
+		if err := tx.PutRoute(core.Route{Campaign: id, Version: 1, Domains: split.Domains}); err != nil {
 			return err
 		}
 		if _, _, err := tx.Stock(key.SKU); err != nil {

@@ -93,7 +93,7 @@ func TestManySKUsReachEdgesAndCommands(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			homes, err := spec.Homes(cells)
+			domains, err := spec.Deal(cells)
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func TestManySKUsReachEdgesAndCommands(t *testing.T) {
 			}
 			_, _, e1 := tx.Campaign(spec.ID)
 			_, _, e2 := tx.Route(spec.ID)
-			return errors.Join(e1, e2, tx.PutCampaign(c), tx.PutRoute(core.Route{Campaign: spec.ID, Version: 1, Domains: []core.DomainRoute{{Homes: homes}}}))
+			return errors.Join(e1, e2, tx.PutCampaign(c), tx.PutRoute(core.Route{Campaign: spec.ID, Version: 1, Domains: domains}))
 		})
 	}
 	r.plantBooks(wideSpec("c-0", skus, n))

@@ -126,7 +126,7 @@ func TestFaults(t *testing.T) {
 		{"cells: [cell-1, cell-2, cell-3, cell-4]", "cells: [Cell_1]", "cells[0]", "a-z"},
 		{"refund_rule: NO_RESTOCK", "refund_rules: NO_RESTOCK", "", ""}, // two faults, see below
 		{"refund_rule: NO_RESTOCK", "refund_rule: MAYBE", "refund_rule", "must be NO_RESTOCK or RESTOCK"},
-		{"routing: USER ", "routing: HOME_REGION ", "routing", "not served"},
+		{"routing: USER ", "routing: REGION ", "routing", "must be USER or HOME_REGION"},
 		{"mode: DIRECT ", "mode: LOTTERY ", "mode", "not served"},
 		{"campaign_id: double-eleven", "campaign_id: Double Eleven", "campaign_id", "a-z"},
 		{"campaign_id: double-eleven", "campaign_id: double-eleven\ncampaign_id: again", "campaign_id", "given twice"},

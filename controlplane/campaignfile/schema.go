@@ -96,7 +96,7 @@ func campaignSchema() node {
 		"refund_rule":            word(core.Refunds()).says("Whether a full refund returns its unit to the campaign."),
 		"on_lease_loss":          word(core.LeaseLosses()).or("CONTINUE").says("What a cell does while the control plane is gone."),
 		"reclaim":                word(core.Reclaims()).or("MANUAL").says("NEVER: rather sell a few less than take back in a short sale."),
-		"routing":                word(core.Routings()).or("USER").says("HOME_REGION: the token must carry home_region. This release serves USER."),
+		"routing":                word(core.Routings()).or("USER").says("HOME_REGION: the token must carry home_region and home_region_since."),
 		"permits": block(nil, map[string]node{
 			"claim_from": instantNode().says("Earliest claim. Default: 30 minutes before open_at."),
 			"ttl":        spanNode().or("5m").says("Life of a permit from max(claim, open_at); 1s to 744h."),

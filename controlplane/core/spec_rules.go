@@ -219,6 +219,5 @@ func (s CampaignSpec) CheckWindow(now time.Time) []rpcstatus.Violation {
 func (s CampaignSpec) CheckServed() []rpcstatus.Violation {
 	var f faults
 	f.add(s.Mode == ModeLottery, "mode", "LOTTERY is not served by this release")
-	f.add(s.Routing == RoutingHomeRegion, "routing", "HOME_REGION is not served by this release")
 	return f
 }

@@ -82,8 +82,8 @@ func TestPreviewOfTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, g := range split.Plans[0].Grants {
-		if g.Units.Int64() != 2_400 || split.Homes.Owned()[g.Cell] != 1_024 {
-			t.Errorf("%s is granted %s and owns %d buckets", g.Cell, g.Units, split.Homes.Owned()[g.Cell])
+		if g.Units.Int64() != 2_400 || core.Owned(split.Domains)[g.Cell] != 1_024 {
+			t.Errorf("%s is granted %s and owns %d buckets", g.Cell, g.Units, core.Owned(split.Domains)[g.Cell])
 		}
 	}
 	if len(split.Warnings) != 0 {
@@ -151,9 +151,13 @@ func TestServedByThisRelease(t *testing.T) {
 		t.Fatalf("the demo is not served: %v", v)
 	}
 	s := demoSpec()
-	s.Mode, s.Routing = core.ModeLottery, core.RoutingHomeRegion
-	if v := s.CheckServed(); len(v) != 2 {
-		t.Errorf("%d refusals, want 2: %v", len(v), v)
+	s.Mode = core.ModeLottery
+	if v := s.CheckServed(); len(v) != 1 {
+		t.Errorf("%d refusals, want 1: %v", len(v), v)
+	}
+	s = demoSpec()
+	if s.Routing = core.RoutingHomeRegion; len(s.CheckServed()) != 0 {
+		t.Error("HOME_REGION is refused")
 	}
 	s = demoSpec()
 	s.SKUs[0].Inventory = core.InventoryToken

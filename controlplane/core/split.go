@@ -2,6 +2,8 @@ package core
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cellquota/cellquota/allocator"
@@ -9,18 +11,71 @@ import (
 	"github.com/cellquota/cellquota/internal/rpcstatus"
 )
 
-// Homes deals the campaign's buckets over its cells by their weights (one domain;
-// the table is frozen at publish). cells are the records of exactly the spec's.
-func (s CampaignSpec) Homes(cells map[ids.CellID]Cell) (allocator.HomeMap, error) {
+// Deal deals the campaign's buckets over its cells by their weights: those of its one
+// traffic domain, or with HOME_REGION those of each region that has cells of it, in
+// order of the regions. The table of domains is frozen at publish: users of a region
+// that has none then have no home in this campaign. cells are the records of exactly
+// the spec's.
+func (s CampaignSpec) Deal(cells map[ids.CellID]Cell) ([]DomainRoute, error) {
 	shares, policy, err := s.homeShares(cells)
 	if err != nil {
-		return allocator.HomeMap{}, err
+		return nil, err
 	}
-	homes, err := allocator.DealBuckets(allocator.HomeWeights(policy, shares), allocator.Buckets)
-	if err != nil {
-		return allocator.HomeMap{}, Invalid(err)
+	of := map[string][]allocator.Share{}
+	for _, share := range shares {
+		domain := s.domain(cells[ids.CellID(share.Cell)])
+		of[domain] = append(of[domain], share)
 	}
-	return homes, nil
+	var out []DomainRoute
+	for _, domain := range slices.Sorted(maps.Keys(of)) {
+		homes, err := allocator.DealBuckets(allocator.HomeWeights(policy, of[domain]), allocator.Buckets)
+		if err != nil && domain != "" {
+			return nil, invalid("routing", fmt.Sprintf("HOME_REGION: users of region %s would have no home: %v", domain, err))
+		}
+		if err != nil {
+			return nil, Invalid(err)
+		}
+		out = append(out, DomainRoute{Domain: domain, Homes: homes})
+	}
+	return out, nil
+}
+
+// domain names the traffic domain that a cell serves.
+func (s CampaignSpec) domain(c Cell) string {
+	if s.Routing == RoutingHomeRegion {
+		return c.Spec.Region
+	}
+	return ""
+}
+
+// Owned gives how many buckets each cell owns, over all domains.
+func Owned(domains []DomainRoute) map[string]int {
+	out := map[string]int{}
+	for _, d := range domains {
+		for cell, n := range d.Homes.Owned() {
+			out[cell] += n
+		}
+	}
+	return out
+}
+
+// skews names the cells whose share of a plan's units and of their domain's buckets
+// differ: how many customers one region has and another is not known here.
+func skews(plan allocator.Plan, d DomainRoute) []allocator.Skew {
+	if d.Domain == "" {
+		return allocator.CheckSkew(plan, d.Homes)
+	}
+	owned := d.Homes.Owned()
+	own := allocator.Plan{Policy: plan.Policy}
+	for _, g := range plan.Grants {
+		if owned[g.Cell] == 0 {
+			continue
+		}
+		if sum, err := own.Limit.Add(g.Units); err == nil {
+			own.Limit, own.Grants = sum, append(own.Grants, g)
+		}
+	}
+	return allocator.CheckSkew(own, d.Homes)
 }
 
 // homeShares: when every SKU is split EQUAL, customers are dealt equally; else
@@ -84,7 +139,7 @@ func (s CampaignSpec) planBy(sku SKUSpec, cells map[ids.CellID]Cell, demand Dema
 
 // Split is the whole preview of a campaign.
 type Split struct {
-	Homes    allocator.HomeMap
+	Domains  []DomainRoute
 	Plans    []allocator.Plan // in the order of the spec's SKUs
 	Warnings []string
 }
@@ -97,12 +152,12 @@ func (s CampaignSpec) Preview(cells map[ids.CellID]Cell) (Split, error) {
 
 // PreviewBy is Preview where demand was seen: the policy DEMAND cuts by it.
 func (s CampaignSpec) PreviewBy(cells map[ids.CellID]Cell, demand Demand) (Split, error) {
-	homes, err := s.Homes(cells)
+	domains, err := s.Deal(cells)
 	if err != nil {
 		return Split{}, err
 	}
-	out := Split{Homes: homes}
-	owned := homes.Owned()
+	out := Split{Domains: domains}
+	owned := Owned(domains)
 	for i, sku := range s.SKUs {
 		path := fmt.Sprintf("skus[%d]", i)
 		plan, err := s.planBy(sku, cells, demand)
@@ -117,8 +172,10 @@ func (s CampaignSpec) PreviewBy(cells map[ids.CellID]Cell, demand Demand) (Split
 				return Split{}, invalid(path+".split", "cell "+g.Cell+" owns no bucket and must not be granted units")
 			}
 		}
-		for _, skew := range allocator.CheckSkew(plan, homes) {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("%s: %s", sku.ID, skew))
+		for _, d := range domains {
+			for _, skew := range skews(plan, d) {
+				out.Warnings = append(out.Warnings, fmt.Sprintf("%s: %s", sku.ID, skew))
+			}
 		}
 		out.Plans = append(out.Plans, plan)
 	}

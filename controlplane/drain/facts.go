@@ -71,11 +71,7 @@ func homes(s view.Snapshot, cell ids.CellID) (out []Buckets) {
 			continue
 		}
 		route, _ := s.Route(c.Spec.ID)
-		owned := 0
-		for _, d := range route.Domains {
-			owned += d.Homes.Owned()[string(cell)]
-		}
-		if owned > 0 {
+		if owned := core.Owned(route.Domains)[string(cell)]; owned > 0 {
 			out = append(out, Buckets{string(c.Spec.ID), owned})
 		}
 	}

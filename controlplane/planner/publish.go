@@ -154,11 +154,11 @@ func (r publishing) route(ctx context.Context) (outcome, error) {
 			return err
 		}
 		if !known {
-			homes, err := campaign.Spec.Homes(cells)
+			domains, err := campaign.Spec.Deal(cells)
 			if err != nil {
 				return err
 			}
-			route := core.Route{Campaign: campaign.Spec.ID, Version: 1, Domains: []core.DomainRoute{{Homes: homes}}}
+			route := core.Route{Campaign: campaign.Spec.ID, Version: 1, Domains: domains}
 			if err := tx.PutRoute(route); err != nil {
 				return err
 			}

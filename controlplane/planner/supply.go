@@ -30,7 +30,7 @@ func (p *Planner) supply(ctx context.Context, leader core.Leader) {
 			continue // not on sale, or a cell that did not speak yet may hold what etcd has forgotten
 		}
 		route, _ := s.Route(c.Spec.ID)
-		owned, busy := owners(route), busySKUs(s, c.Spec.ID)
+		owned, busy := core.Owned(route.Domains), busySKUs(s, c.Spec.ID)
 		for _, sku := range c.Spec.SKUs {
 			if ctx.Err() != nil {
 				return
@@ -74,17 +74,6 @@ var errNoMore = errors.New("no more to be supplied")
 // its limit is being lowered, the SKU is paused, or it is final.
 func stocks(c core.Campaign, sku ids.SKUID, book core.Book) bool {
 	return !book.Final && book.LimitTarget.IsZero() && !slices.Contains(c.PausedSKUs, sku) && !slices.Contains(c.FinalSKUs, sku)
-}
-
-// owners gives how many buckets of a campaign each cell owns.
-func owners(route core.Route) map[string]int {
-	out := map[string]int{}
-	for _, d := range route.Domains {
-		for cell, n := range d.Homes.Owned() {
-			out[cell] += n
-		}
-	}
-	return out
 }
 
 // busySKUs gives the SKUs that an open operation moves units of, "" for one that
@@ -149,7 +138,7 @@ func (p *Planner) ProposeRebalance(s view.Snapshot, c core.Campaign, only ids.SK
 		return nil, nil, nil, core.NotLeader(leader.Address)
 	}
 	route, _ := s.Route(c.Spec.ID)
-	owned, busy := owners(route), busySKUs(s, c.Spec.ID)
+	owned, busy := core.Owned(route.Domains), busySKUs(s, c.Spec.ID)
 	versions = map[ids.SKUID]int64{}
 	planned := 0
 	for _, sku := range c.Spec.SKUs {

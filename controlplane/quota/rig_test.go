@@ -169,7 +169,7 @@ func (r *rig) write(tx *store.Tx, spec core.CampaignSpec) error {
 	_, _, e4 := tx.Stock(key.SKU)
 	_, _, e5 := tx.Record(record.ID)
 	return errors.Join(append(errs, err, e1, e2, e3, e4, e5, tx.PutCampaign(campaign), tx.PutBook(book.Stamp(record.ID)), tx.PutStock(stock), tx.PutRecord(record),
-		tx.PutRoute(core.Route{Campaign: spec.ID, Version: 1, Domains: []core.DomainRoute{{Homes: split.Homes}}}))...)
+		tx.PutRoute(core.Route{Campaign: spec.ID, Version: 1, Domains: split.Domains}))...)
 }
 
 // alive gives a cell a process under a lease.
