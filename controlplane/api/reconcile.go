@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -217,13 +217,14 @@ func (h *Reconcile) RunReconcile(ctx context.Context, req *pb.RunReconcileReques
 	}
 	out := &pb.RunReconcileResponse{OperationId: id, Done: true, Runs: make([]*pb.ReconcileRun, len(cells))}
 	ask := &pb.CellReconcileServiceRunRequest{RunId: id, CampaignId: req.GetCampaignId(), Actor: access.Name(ctx), Reason: reason}
-	var all sync.WaitGroup
+	var all errgroup.Group
+	all.SetLimit(runsAtOnce)
 	for i, c := range cells {
 		out.Runs[i] = &pb.ReconcileRun{CellId: string(c.Spec.ID)}
 		if req.GetValidateOnly() {
 			continue
 		}
-		all.Go(func() {
+		all.Go(func() error {
 			if err := h.ask(ctx, c.Spec.ID, func(ctx context.Context, cell pb.CellReconcileServiceClient) error {
 				got, err := cell.Run(ctx, ask)
 				if err == nil {
@@ -234,14 +235,18 @@ func (h *Reconcile) RunReconcile(ctx context.Context, req *pb.RunReconcileReques
 			}); err != nil {
 				out.Runs[i].Detail = err.Error()
 			}
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait() // each says in its run what went wrong
 	for _, r := range out.GetRuns() {
 		out.Done = out.Done && (r.GetEndedAt() != nil || req.GetValidateOnly())
 	}
 	return out, nil
 }
+
+// runsAtOnce bounds the cells that compare at the same time for one call: a platform may have a thousand.
+const runsAtOnce = 16
 
 // ask calls a process of the cell, and another one where it does not answer.
 func (h *Reconcile) ask(ctx context.Context, cell ids.CellID, call func(context.Context, pb.CellReconcileServiceClient) error) error {
