@@ -125,8 +125,8 @@ func (s silent) Inquire(_ context.Context, _ ids.OrderID, p ids.PaymentID) (prov
 	return provider.Answer{}, errors.New("no answer")
 }
 
-func (s silent) Refund(context.Context, provider.RefundOrder) (provider.Status, error) {
-	return provider.Unknown, errors.New("no answer")
+func (s silent) Refund(context.Context, provider.RefundOrder) (provider.Answer, error) {
+	return provider.Answer{Status: provider.Unknown}, errors.New("no answer")
 }
 
 // TestTheChannelIsAsked: before an order with an open attempt is closed, and only then; what it says

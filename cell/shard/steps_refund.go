@@ -170,7 +170,7 @@ func (r *stepRun) refunded(s *Step, o *held) StepResult {
 	switch {
 	case !s.FromChannel, s.Amount == due:
 		return r.endRefund(s, o, a, open, due)
-	case s.Amount.Currency == due.Currency && s.Amount.Tenthousandths < due.Tenthousandths && s.RefundID != "" && r.store.keepsRefunds:
+	case s.Amount.Currency == due.Currency && s.Amount.Tenthousandths > 0 && s.Amount.Tenthousandths < due.Tenthousandths && s.RefundID != "" && r.store.keepsRefunds:
 		return r.part(s, o, a, open, due)
 	}
 	return r.refuseRefunded(s, o)

@@ -13,7 +13,9 @@
 //	GET URL/orders/ORDER/payments/PAYMENT
 //	    200 {"status": "SUCCEEDED"|"FAILED"|"NONE"|"UNKNOWN", "amount"?, "currency"?}, 404: never heard of it
 //	PUT URL/orders/ORDER/payments/PAYMENT/refunds/REFUND  {"amount", "currency"}
-//	    200 {"status": "REFUNDED"|"PENDING"|"REFUSED"|"UNKNOWN"}; a repeat answers the same refund
+//	    200 {"status": "REFUNDED"|"PENDING"|"REFUSED"|"UNKNOWN", "amount"?, "currency"?}; a repeat answers the
+//	    same refund. REFUNDED with less than was asked for is a part: what is left is asked for under another
+//	    id. Without an amount it is all that was asked for.
 //
 // With keys both directions are signed (Payment-Signature, as callbacks are) over
 // METHOD SP PATH LF BODY; the channel's answer over "ANSWER" SP PATH LF BODY, so that no answer serves

@@ -52,7 +52,7 @@ func (h *HTTP) Inquire(ctx context.Context, order ids.OrderID, payment ids.Payme
 	case err != nil:
 		return Answer{Status: Unknown}, err
 	case code == http.StatusOK:
-		return decode(body)
+		return decode(body, Succeeded, Failed, None, Unknown)
 	case code == http.StatusNotFound:
 		return Answer{Status: None}, nil
 	}
@@ -60,19 +60,20 @@ func (h *HTTP) Inquire(ctx context.Context, order ids.OrderID, payment ids.Payme
 }
 
 // Refund asks for a refund; anything but a clear answer is Unknown.
-func (h *HTTP) Refund(ctx context.Context, want RefundOrder) (Status, error) {
+func (h *HTTP) Refund(ctx context.Context, want RefundOrder) (Answer, error) {
+	none := Answer{Status: Unknown}
 	question, err := json.Marshal(map[string]string{"amount": want.Amount.Amount(), "currency": want.Amount.Currency})
 	if err != nil {
-		return Unknown, err
+		return none, err
 	}
 	code, body, err := h.ask(ctx, http.MethodPut, question, "orders", string(want.Order), "payments", string(want.Payment), "refunds", want.ID)
 	switch {
 	case err != nil:
-		return Unknown, err
+		return none, err
 	case code == http.StatusOK || code == http.StatusAccepted:
-		return decodeRefund(body)
+		return decode(body, Refunded, Pending, Refused, Unknown)
 	}
-	return Unknown, fmt.Errorf("the payment channel answered %d", code)
+	return none, fmt.Errorf("the payment channel answered %d", code)
 }
 
 // ask puts one question within the time-out. It follows no redirect: the question was for this channel.
@@ -144,42 +145,28 @@ func (h *HTTP) verify(res *http.Response, path string, body []byte) error {
 	return nil
 }
 
-func decode(body []byte) (Answer, error) {
+// decode reads an answer whose status is one of words. An amount that is named is one of money that moved.
+func decode(body []byte, words ...Status) (Answer, error) {
+	none := Answer{Status: Unknown}
 	var in struct {
 		Status           Status `json:"status"`
 		Amount, Currency string
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
-		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's answer: %w", err)
+		return none, fmt.Errorf("the payment channel's answer: %w", err)
 	}
-	switch in.Status {
-	case Succeeded, Failed, None, Unknown:
-	case Refunded, Pending, Refused: // of refunds
-		fallthrough
-	default:
-		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's status %q is none of ours", in.Status)
+	if !slices.Contains(words, in.Status) {
+		return none, fmt.Errorf("the payment channel's status %q is none of ours", in.Status)
 	}
 	if in.Amount == "" {
 		return Answer{Status: in.Status}, nil
 	}
 	amount, err := reservation.ParseMoney(in.Amount, in.Currency)
 	if err != nil {
-		return Answer{Status: Unknown}, fmt.Errorf("the payment channel's amount: %w", err)
+		return none, fmt.Errorf("the payment channel's amount: %w", err)
+	}
+	if in.Status == Refunded && amount.Tenthousandths == 0 {
+		return none, errors.New("the payment channel refunded nothing")
 	}
 	return Answer{Status: in.Status, Amount: amount}, nil
-}
-
-func decodeRefund(body []byte) (Status, error) {
-	var in struct {
-		Status Status `json:"status"`
-	}
-	if err := json.Unmarshal(body, &in); err != nil {
-		return Unknown, fmt.Errorf("the payment channel's answer: %w", err)
-	}
-	switch in.Status {
-	case Refunded, Pending, Refused, Unknown:
-		return in.Status, nil
-	default:
-		return Unknown, fmt.Errorf("the payment channel's status %q is none of ours", in.Status)
-	}
 }

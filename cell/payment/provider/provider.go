@@ -33,7 +33,8 @@ const (
 	Refused Status = "REFUSED"
 )
 
-// Answer is one answer. Amount is set when the channel names it.
+// Answer is one answer. Amount is set when the channel names it; of a refund it may be a part of what was
+// asked for.
 type Answer struct {
 	Status Status
 	Amount reservation.Money
@@ -56,5 +57,5 @@ type Provider interface {
 	// Inquire asks what became of an attempt.
 	Inquire(ctx context.Context, order ids.OrderID, payment ids.PaymentID) (Answer, error)
 	// Refund asks for a refund; asked again under the same id it is the same refund.
-	Refund(ctx context.Context, want RefundOrder) (Status, error)
+	Refund(ctx context.Context, want RefundOrder) (Answer, error)
 }

@@ -65,8 +65,8 @@ func TestHTTPAsksForNothingElse(t *testing.T) {
 			t.Errorf("payment %q: %+v, %v", dots, got, err)
 		}
 		for _, want := range []RefundOrder{{ID: dots, Order: "o", Payment: "p"}, {ID: "rf", Order: "o", Payment: ids.PaymentID(dots)}} {
-			if got, err := h.Refund(t.Context(), want); got != Unknown || !errors.Is(err, errBadName) {
-				t.Errorf("%+v: %s, %v", want, got, err)
+			if got, err := h.Refund(t.Context(), want); got.Status != Unknown || !errors.Is(err, errBadName) {
+				t.Errorf("%+v: %+v, %v", want, got, err)
 			}
 		}
 	}
@@ -103,19 +103,22 @@ func TestHTTPRefunds(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  int
 		body  string
-		want  Status
+		want  Answer
 		fault bool
 	}{
-		"done":          {200, `{"status":"REFUNDED"}`, Refunded, false},
-		"accepted":      {202, `{"status":"PENDING"}`, Pending, false},
-		"refused":       {200, `{"status":"REFUSED"}`, Refused, false},
-		"cannot say":    {200, `{"status":"UNKNOWN"}`, Unknown, false},
-		"an inquiry's":  {200, `{"status":"SUCCEEDED"}`, Unknown, true},
-		"never heard":   {404, ``, Unknown, true},
-		"not JSON":      {200, `ok`, Unknown, true},
-		"too long":      {200, `{"status":"REFUNDED","x":"` + strings.Repeat("x", maxAnswer) + `"}`, Unknown, true},
-		"its own fault": {500, `{"status":"REFUNDED"}`, Unknown, true},
-		"elsewhere":     {307, `{"status":"REFUNDED"}`, Unknown, true},
+		"done":          {200, `{"status":"REFUNDED"}`, Answer{Status: Refunded}, false},
+		"a part":        {200, `{"status":"REFUNDED","amount":"3.00","currency":"EUR"}`, Answer{Refunded, reservation.Money{Tenthousandths: 30_000, Currency: "EUR"}}, false},
+		"nothing":       {200, `{"status":"REFUNDED","amount":"0.00","currency":"EUR"}`, Answer{Status: Unknown}, true},
+		"strange money": {200, `{"status":"REFUNDED","amount":"3","currency":"?"}`, Answer{Status: Unknown}, true},
+		"accepted":      {202, `{"status":"PENDING"}`, Answer{Status: Pending}, false},
+		"refused":       {200, `{"status":"REFUSED"}`, Answer{Status: Refused}, false},
+		"cannot say":    {200, `{"status":"UNKNOWN"}`, Answer{Status: Unknown}, false},
+		"an inquiry's":  {200, `{"status":"SUCCEEDED"}`, Answer{Status: Unknown}, true},
+		"never heard":   {404, ``, Answer{Status: Unknown}, true},
+		"not JSON":      {200, `ok`, Answer{Status: Unknown}, true},
+		"too long":      {200, `{"status":"REFUNDED","x":"` + strings.Repeat("x", maxAnswer) + `"}`, Answer{Status: Unknown}, true},
+		"its own fault": {500, `{"status":"REFUNDED"}`, Answer{Status: Unknown}, true},
+		"elsewhere":     {307, `{"status":"REFUNDED"}`, Answer{Status: Unknown}, true},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
@@ -128,7 +131,7 @@ func TestHTTPRefunds(t *testing.T) {
 		}))
 		got, err := (&HTTP{URL: server.URL + "/channel"}).Refund(t.Context(), want)
 		if got != c.want || (err != nil) != c.fault {
-			t.Errorf("%s: %s, %v", name, got, err)
+			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		server.Close()
 	}
@@ -180,8 +183,8 @@ func TestHTTPSignatures(t *testing.T) {
 func TestSandboxTakesItsTime(t *testing.T) {
 	s := Sandbox{RefundAfter: time.Second}
 	for age, want := range map[time.Duration]Status{0: Pending, time.Second: Refunded} {
-		if got, err := s.Refund(t.Context(), RefundOrder{Age: age}); got != want || err != nil {
-			t.Errorf("after %s: %s, %v", age, got, err)
+		if got, err := s.Refund(t.Context(), RefundOrder{Age: age}); got.Status != want || err != nil {
+			t.Errorf("after %s: %+v, %v", age, got, err)
 		}
 	}
 }

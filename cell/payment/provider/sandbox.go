@@ -39,9 +39,9 @@ func (s *Sandbox) Inquire(_ context.Context, order ids.OrderID, payment ids.Paym
 }
 
 // Refund takes its time, as channels do.
-func (s *Sandbox) Refund(_ context.Context, want RefundOrder) (Status, error) {
+func (s *Sandbox) Refund(_ context.Context, want RefundOrder) (Answer, error) {
 	if want.Age < s.RefundAfter {
-		return Pending, nil
+		return Answer{Status: Pending}, nil
 	}
-	return Refunded, nil
+	return Answer{Status: Refunded}, nil
 }

@@ -145,8 +145,8 @@ func (l *Loop) measure(ctx context.Context) error {
 }
 
 // ask asks about all, a few at once.
-func (l *Loop) ask(ctx context.Context, due []shard.DueRefund) []provider.Status {
-	answers := make([]provider.Status, len(due))
+func (l *Loop) ask(ctx context.Context, due []shard.DueRefund) []provider.Answer {
+	answers := make([]provider.Answer, len(due))
 	g := errgroup.Group{}
 	g.SetLimit(atOnce)
 	for i := range due {
@@ -159,15 +159,15 @@ func (l *Loop) ask(ctx context.Context, due []shard.DueRefund) []provider.Status
 	return answers
 }
 
-func (l *Loop) askOne(ctx context.Context, f *shard.DueRefund) provider.Status {
+func (l *Loop) askOne(ctx context.Context, f *shard.DueRefund) provider.Answer {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	answer, err := l.channel.Refund(ctx, provider.RefundOrder{ID: f.ID, Order: f.Order, Payment: f.Payment, Amount: f.Amount, Age: f.Age})
 	if err != nil {
-		answer = provider.Unknown
+		answer = provider.Answer{Status: provider.Unknown}
 	}
-	l.metrics.asks.WithLabelValues(string(answer)).Inc()
-	if answer == provider.Refunded || answer == provider.Pending && !l.slow(f) {
+	l.metrics.asks.WithLabelValues(string(answer.Status)).Inc()
+	if answer.Status == provider.Refunded || answer.Status == provider.Pending && !l.slow(f) {
 		return answer
 	}
 	at := slog.LevelWarn
@@ -175,7 +175,7 @@ func (l *Loop) askOne(ctx context.Context, f *shard.DueRefund) provider.Status {
 		at = slog.LevelError
 	}
 	l.log.Log(ctx, at, "the payment channel did not carry a refund out", telemetry.Event, "refund_not_done", telemetry.OrderID, f.Order,
-		telemetry.PaymentID, f.Payment, "refund_id", f.ID, "answer", answer, telemetry.RetryCount, f.Asks, telemetry.Error, err)
+		telemetry.PaymentID, f.Payment, "refund_id", f.ID, "answer", answer.Status, telemetry.RetryCount, f.Asks, telemetry.Error, err)
 	return answer
 }
 
@@ -192,17 +192,20 @@ func (l *Loop) slow(f *shard.DueRefund) bool {
 }
 
 // end tells the shard what became of the refunds, one per order at a time.
-func (l *Loop) end(ctx context.Context, due []shard.DueRefund, answers []provider.Status) error {
+func (l *Loop) end(ctx context.Context, due []shard.DueRefund, answers []provider.Answer) error {
 	words := map[string]string{}
 	var steps []shard.Step
 	seen := map[ids.OrderID]bool{}
 	for i := range due {
 		switch {
-		case answers[i] != provider.Refunded:
-			words[due[i].ID] = string(answers[i])
+		case answers[i].Status != provider.Refunded:
+			words[due[i].ID] = string(answers[i].Status)
 		case !seen[due[i].Order]: // a second refund of the same order has its turn when it is due again
 			seen[due[i].Order] = true
-			steps = append(steps, shard.Step{Kind: shard.StepRefunded, Order: due[i].Order, Payment: due[i].Payment, RefundID: due[i].ID})
+			steps = append(steps, shard.Step{
+				Kind: shard.StepRefunded, Order: due[i].Order, Payment: due[i].Payment, RefundID: due[i].ID,
+				Amount: answers[i].Amount, FromChannel: answers[i].Amount.Currency != "",
+			})
 		}
 	}
 	if len(steps) > 0 {
@@ -211,7 +214,9 @@ func (l *Loop) end(ctx context.Context, due []shard.DueRefund, answers []provide
 			return err
 		}
 		for i := range results {
-			l.told(&steps[i], &results[i])
+			if l.told(&steps[i], &results[i]); results[i].Err != nil {
+				words[steps[i].RefundID] = string(provider.Refunded) // what it says, though it does not fit
+			}
 		}
 	}
 	return l.store.NoteRefundAnswers(ctx, words)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/payment/provider"
 	"github.com/cellquota/cellquota/cell/payment/refund"
+	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/cell/shard/shardtest"
 	"github.com/cellquota/cellquota/internal/clock"
@@ -27,21 +28,22 @@ type channel struct {
 	mu   sync.Mutex
 	done map[string]int // refund id → asks after it was carried out, from 1
 	say  func(want provider.RefundOrder) (provider.Status, error)
+	part map[string]reservation.Money // refund id → what it names as refunded
 }
 
-func (c *channel) Refund(_ context.Context, want provider.RefundOrder) (provider.Status, error) {
+func (c *channel) Refund(_ context.Context, want provider.RefundOrder) (provider.Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.say != nil {
 		if status, err := c.say(want); status != provider.Refunded || err != nil {
-			return status, err
+			return provider.Answer{Status: status}, err
 		}
 	}
 	if c.done == nil {
 		c.done = map[string]int{}
 	}
 	c.done[want.ID]++
-	return provider.Refunded, nil
+	return provider.Answer{Status: provider.Refunded, Amount: c.part[want.ID]}, nil
 }
 
 type bench struct {
@@ -315,4 +317,55 @@ func TestSweepsMeet(t *testing.T) {
 		t.Error("what was refunded by hand was refunded again")
 	}
 	b.books(41)
+}
+
+// TestAPartIsNotTheWhole: a channel that says how much it gave back, and that it was less, is asked for the
+// rest under another id; no part returns a unit. More than was asked for, or another currency, ends nothing.
+func TestAPartIsNotTheWhole(t *testing.T) {
+	b := &bench{Shard: shardtest.New(t, 1, restock)}
+	b.Pay(b.Orders[0])
+	b.want(b.Orders[0], "rf")
+	some := shardtest.Price
+	some.Tenthousandths = 30_000
+	var rest []provider.RefundOrder
+	c := &channel{part: map[string]reservation.Money{"rf": some}}
+	c.say = func(want provider.RefundOrder) (provider.Status, error) {
+		if want.ID != "rf" {
+			rest = append(rest, want)
+		}
+		return provider.Refunded, nil
+	}
+	l := b.loop(b.Store, c)
+	b.Must(l.Round(b.Ctx))
+	var state, left string
+	row := "SELECT state, (SELECT amount::text FROM cellquota.refunds WHERE state = 'PENDING') FROM cellquota.payments"
+	b.Must(b.Admin.QueryRow(b.Ctx, row).Scan(&state, &left))
+	if state != "REFUND_PENDING" || left != "7.0000" || len(rest) != 0 {
+		t.Fatalf("after 3 of 10: %s, %s are left, asked %v", state, left, rest)
+	}
+	for _, wrong := range []reservation.Money{shardtest.Price, {Tenthousandths: 70_000, Currency: "USD"}} {
+		c.part = map[string]reservation.Money{}
+		c.say = func(want provider.RefundOrder) (provider.Status, error) {
+			rest, c.part[want.ID] = append(rest, want), wrong
+			return provider.Refunded, nil
+		}
+		b.Advance(time.Minute)
+		b.Must(l.Round(b.Ctx))
+		if n := b.Count("refunds WHERE state = 'PENDING' AND answer = 'REFUNDED'"); n != 1 {
+			t.Fatalf("%v ended the rest, or nobody sees what the channel says", wrong)
+		}
+	}
+	if n := b.Count("payment_refusals"); n != 2 {
+		t.Errorf("%d answers that do not fit are recorded, want 2", n)
+	}
+	c.part, c.say = nil, nil
+	b.Advance(time.Minute)
+	b.Must(l.Round(b.Ctx))
+	if rest[0].Amount.Tenthousandths != 70_000 || rest[0].ID == "rf" || rest[0].ID != rest[len(rest)-1].ID {
+		t.Errorf("asked %+v for the rest", rest)
+	}
+	if n := b.Count("payments WHERE state = 'REFUNDED'"); n != 1 || b.Count("refunds WHERE state = 'PENDING'") != 0 {
+		t.Error("the refund did not end")
+	}
+	b.books(1)
 }
