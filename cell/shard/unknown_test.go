@@ -248,3 +248,45 @@ func TestUnknownCommitOfAReview(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownCommitOfDirectOrders: a customer whose order's commit lost its answer is told of the order, as
+// ordered, whether or not it had happened, and there is one; while every answer is lost he is told to ask
+// again, and then finds it.
+func TestUnknownCommitOfDirectOrders(t *testing.T) {
+	for _, done := range []bool{true, false} {
+		s, db := openInside(t)
+		ctx := testkit.Deadline(t)
+		admin := db.Conn(t)
+		if _, err := s.ApplyAdjustment(ctx, Adjustment{ID: "g", Campaign: "c", SKU: "s", FenceVersion: 1, Number: 1, Kind: Grant, Units: 7, TermCount: 1, TermID: "t"}); err != nil {
+			t.Fatal(err)
+		}
+		ask := func(user ids.UserID) DirectAsk {
+			return DirectAsk{Campaign: "c", SKU: "s", User: user, Request: "r", Quantity: 1, PermitExpiresAt: time.Now().Add(time.Hour)}
+		}
+		left := func(orders, available int) {
+			t.Helper()
+			var n, a int
+			if err := admin.QueryRow(ctx, "SELECT (SELECT count(*) FROM cellquota.orders), available FROM cellquota.stock").Scan(&n, &a); err != nil || n != orders || a != available {
+				t.Errorf("committed %v: %d orders, %d available, %v; want %d and %d", done, n, a, err, orders, available)
+			}
+		}
+		s.cutAt(1, done)
+		got, err := s.ApplyDirect(ctx, []DirectAsk{ask("u"), ask("v")})
+		if err != nil || got[0].Outcome != DirectOrdered || got[1].Outcome != DirectOrdered || got[0].Row.Order == "" || !got[0].Row.Found {
+			t.Fatalf("committed %v: %+v, %v", done, got, err)
+		}
+		left(2, 5)
+		if got, err = s.ApplyDirect(ctx, []DirectAsk{ask("u")}); err != nil || got[0].Outcome != DirectReplayed {
+			t.Errorf("the same once more: %+v, %v", got, err)
+		}
+		s.cutAt(directTries, done)
+		if _, err = s.ApplyDirect(ctx, []DirectAsk{ask("w")}); !errors.Is(err, ErrUnknownCommit) {
+			t.Fatalf("every answer lost: %v", err)
+		}
+		want := map[bool]DirectOutcome{true: DirectReplayed, false: DirectOrdered}[done]
+		if got, err = s.ApplyDirect(ctx, []DirectAsk{ask("w")}); err != nil || got[0].Outcome != want {
+			t.Errorf("committed %v, asked again: %+v, %v; want %d", done, got, err, want)
+		}
+		left(3, 4)
+	}
+}
