@@ -140,7 +140,7 @@ func (p *plant) process(id ids.CellID) *mirror {
 	if m.lease, err = p.store.GrantLease(ctx, time.Minute); err != nil {
 		p.t.Fatal(err)
 	}
-	in := core.Instance{Cell: id, ID: "p1", Group: "blue", Address: listener.Addr().String(), Lease: m.lease}
+	in := core.Instance{Cell: id, ID: "p1", Group: "blue", Address: listener.Addr().String(), SchemaStep: core.HandoverStep, Lease: m.lease}
 	if _, err := p.store.Register(ctx, p.leader, in, func(core.Cell) error { return nil }); err != nil {
 		p.t.Fatal(err)
 	}
