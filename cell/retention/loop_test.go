@@ -251,3 +251,23 @@ func (b *bench) metric(name string) float64 {
 	b.T.Errorf("no %s", name)
 	return 0
 }
+
+// An entry whose id was handed out before the page, and that committed after it, is not lost.
+func TestAnEntryThatCommitsBehindTheWalk(t *testing.T) {
+	b := newBench(t)
+	b.settle()
+	b.Advance(25 * time.Hour)
+	if step, err := b.Store.ArchiveLedger(b.Ctx, "c", time.Hour, 3); err != nil || step != shard.ArchiveCopied {
+		t.Fatalf("one page: %s, %v", step, err)
+	}
+	b.Exec(`INSERT INTO cellquota.ledger (entry_id, campaign_id, sku_id, action, business_no, idempotency_key, delta_available, delta_reserved, delta_confirmed, before_available, after_available,
+		before_reserved, after_reserved, before_confirmed, after_confirmed, stock_version, fence_version, source, actor, created_at)
+		OVERRIDING SYSTEM VALUE VALUES (-1, 'c', 's', 'SEAL', 'late', 'SEAL:late:1', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 't', 't', now())`)
+	before := b.story()
+	if step, err := b.Store.ArchiveLedger(b.Ctx, "c", time.Hour, 100); err != nil || step != shard.Archived {
+		t.Fatalf("%s, %v", step, err)
+	}
+	if b.story() != before || b.Count("ledger_archive WHERE entry_id = -1") != 1 {
+		t.Errorf("%s, before %s", b.story(), before)
+	}
+}
