@@ -95,7 +95,10 @@ func (o *Orders) nothingHeld(ctx context.Context, in LeaveOrder) error {
 		return nil
 	}
 	held := strings.Join(all, ", ")
-	return rpcstatus.With(fmt.Errorf("%w: %s: %s", fencing.ErrNotEmpty, cell.Spec.ID, held), map[string]string{
+	why := &fencing.TransitionError{
+		Machine: "cell", Cell: string(cell.Spec.ID), From: cell.State.String(), Event: fencing.Retire.String(), Why: fmt.Errorf("%w: %s", fencing.ErrNotEmpty, held),
+	}
+	return rpcstatus.With(refusal{why}, map[string]string{
 		"cell_id": string(cell.Spec.ID), "state": cell.State.String(), "version": strconv.FormatInt(cell.Version, 10), "held": held,
 	}, nil, 0)
 }

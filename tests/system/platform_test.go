@@ -174,11 +174,11 @@ type sale struct {
 	Reserve     int
 	TTL         string
 	Open, Close string
-	Cells       []string
-	Stock       int    // physical; 0: the limit
-	TopUp       string // the policy; empty: by hand
-	Rules       string // one more line of the campaign; empty: none
-	SKURules    string // one more line of its SKU; empty: none
+	Cells       []string // none: all
+	Stock       int      // physical; 0: the limit
+	TopUp       string   // the policy; empty: by hand
+	Rules       string   // one more line of the campaign; empty: none
+	SKURules    string   // one more line of its SKU; empty: none
 }
 
 var campaignFile = template.Must(template.New("campaign").Parse(`apiVersion: cellquota/v1
@@ -219,8 +219,10 @@ func (p *local) create(s sale) (string, int) {
 	p.t.Helper()
 	now := time.Now()
 	s.Open, s.Close = now.Add(-time.Minute).Format(time.RFC3339), now.Add(time.Hour).Format(time.RFC3339)
-	for _, c := range p.endpoints().Cells {
-		s.Cells = append(s.Cells, c.CellID)
+	if len(s.Cells) == 0 {
+		for _, c := range p.endpoints().Cells {
+			s.Cells = append(s.Cells, c.CellID)
+		}
 	}
 	var text bytes.Buffer
 	if err := campaignFile.Execute(&text, s); err != nil {
