@@ -97,7 +97,7 @@ func (l *Link) hello(ctx context.Context) (*pb.Hello, error) {
 		return nil, err
 	}
 	fence, err := l.Shard.ReadFence(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, shard.ErrNoFence) { // without a row it is new, or was begun anew: the leader knows
 		return nil, fmt.Errorf("read the fence row: %w", err)
 	}
 	identity, err := l.Shard.Identity(ctx)
@@ -110,7 +110,9 @@ func (l *Link) hello(ctx context.Context) (*pb.Hello, error) {
 			return nil, fmt.Errorf("reporter lock: %w", err)
 		}
 	}
-	l.Standing.SawFence(fence)
+	if fence.Version > 0 {
+		l.Standing.SawFence(fence)
+	}
 	l.seen = fence.Version
 	step, err := migrations.Latest()
 	if err != nil {

@@ -156,7 +156,7 @@ func (r *batchRun) judge() ([]int, error) {
 			r.out.Decisions[i] = Decision{Outcome: Rejected, Reason: v.Reason}
 		case r.facts.unreadable(m):
 			return nil, fmt.Errorf("%w: rules of campaign %s cannot be read (message at offset %d)", ErrBadData, m.Campaign, m.Offset)
-		case r.facts.state == Active:
+		case r.facts.state == Active, r.facts.replay.again(m.Offset):
 			candidates = append(candidates, i)
 		case i == 0:
 			return nil, fmt.Errorf("%w: the first message needs an ACTIVE fence", ErrState)
@@ -178,6 +178,9 @@ func (r *batchRun) deduct(taken []int) {
 		switch left := r.left(k, m.Quantity); {
 		case !r.holds.allow(rules.Holds, i, m):
 			r.refuse(i, reservation.TooManyUnpaid, "too_many_unpaid")
+		case left < m.Quantity && r.facts.replay.again(m.Offset):
+			r.out.Decisions[i] = Decision{Outcome: Parked} // it had its units once, and keeps its place
+			r.failures["recovery_does_not_fit"]++
 		case left < m.Quantity:
 			r.refuse(i, reservation.SoldOut, "sold_out")
 		default:

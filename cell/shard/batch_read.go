@@ -44,6 +44,7 @@ type batchFacts struct {
 	minted       map[scopeKey]ids.Build
 	raised       map[scopeKey]ids.Build
 	earlier      map[int][]reservation.Earlier
+	replay       replay
 	free         needs // TOKEN mode: free rows, counted up to what the batch wants
 }
 
@@ -51,6 +52,9 @@ type batchFacts struct {
 // gave out means that the shard went back in time: nothing may be judged by it.
 func (f *batchFacts) of(m *Message, i int, fenceVersion int64) (*reservation.Facts, error) {
 	out := &reservation.Facts{MessagesFrom: f.messagesFrom, Earlier: f.earlier[i]}
+	if !f.direct && f.replay.again(m.Offset) {
+		out.MessagesFrom = f.replay.messagesFrom(m.Offset)
+	}
 	if m.Build.Fence > fenceVersion {
 		return nil, fmt.Errorf("%w: message at offset %d is of fence version %d, the shard is at %d", ErrShardBehind, m.Offset, m.Build.Fence, fenceVersion)
 	}
@@ -121,6 +125,9 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 		return err
 	}
 	maps.Copy(r.tx.marks, f.versions)
+	if err := r.readReplay(ctx); err != nil {
+		return err
+	}
 	return r.store.completeRules(ctx, r.tx, f.rules)
 }
 

@@ -60,6 +60,7 @@ func (r *batchRun) queueDecisions(w *writes, source string) error {
 		} else {
 			w.queue("orders", orders, "batch_orders_insert", args...)
 		}
+		r.queueAttempts(w)
 	}
 	if recorded > 0 {
 		args, err := outArgs(out)

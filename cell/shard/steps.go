@@ -102,7 +102,7 @@ func (s *Store) StepOrders(ctx context.Context, attemptGrace time.Duration, step
 	var out []StepResult
 	var run *stepRun // of the attempt that was committed
 	err := s.resolved(ctx, func() error {
-		return s.inTx(ctx, "step_orders", needSettle, func(ctx context.Context, t tx) error {
+		return s.inTx(ctx, "step_orders", needOf(steps), func(ctx context.Context, t tx) error {
 			run = newStepRun(s, t, attemptGrace)
 			if err := run.lock(ctx, steps); err != nil {
 				return err
@@ -122,6 +122,19 @@ func (s *Store) StepOrders(ctx context.Context, attemptGrace time.Duration, step
 	}
 	s.metrics.settled(run)
 	return out, nil
+}
+
+// needOf is what the steps need of the fence: money waits while the shard is being recovered, because
+// the units that it is for may not be there yet.
+func needOf(steps []Step) need {
+	for i := range steps {
+		switch steps[i].Kind {
+		case StepStart, StepSucceeded, StepRefunded, StepRefund:
+			return needPay
+		default: // closes, or only tells
+		}
+	}
+	return needSettle
 }
 
 func checkSteps(steps []Step) error {

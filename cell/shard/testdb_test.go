@@ -34,10 +34,7 @@ const (
 
 // template is a provisioned shard: migrated, with roles and fence version 1, ACTIVE.
 var template = testkit.Template{Name: "shard", Setup: func(ctx context.Context, dsn string) error {
-	if err := migrate.CreateRoles(ctx, dsn, migrate.Passwords{}); err != nil {
-		return err
-	}
-	if err := migrate.Up(ctx, dsn); err != nil {
+	if err := bare(ctx, dsn); err != nil {
 		return err
 	}
 	conn, err := pgx.Connect(ctx, dsn)
@@ -48,6 +45,14 @@ var template = testkit.Template{Name: "shard", Setup: func(ctx context.Context, 
 	_, err = conn.Exec(ctx, "SELECT cellquota.install($1, $2)", string(cellID), group)
 	return err
 }}
+
+// bare is a shard that nobody provisioned.
+func bare(ctx context.Context, dsn string) error {
+	if err := migrate.CreateRoles(ctx, dsn, migrate.Passwords{}); err != nil {
+		return err
+	}
+	return migrate.Up(ctx, dsn)
+}
 
 // bench is one test's shard with a store on it.
 type bench struct {

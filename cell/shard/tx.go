@@ -19,6 +19,7 @@ type need string
 
 const (
 	needActive need = "ACTIVE" // sells
+	needPay    need = "PAY"    // payments and refunds: SETTLE, but not while the shard is being recovered
 	needSettle need = "SETTLE" // payments, closings, effects, returns, rejections
 )
 

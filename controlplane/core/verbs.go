@@ -65,6 +65,24 @@ func (b Book) Grant(cell Cell, units quantity.Quantity) (Book, Step, error) {
 	if err := cell.mayBeGranted(); err != nil {
 		return Book{}, Step{}, err
 	}
+	return b.give(cell, units)
+}
+
+// Cover moves units from the reserve to a cell whose shard is being recovered, where it holds less than
+// what the book says it gave away since: a grant that is applied already. ErrCellState unless the cell is
+// RESTORING, ErrReserveShort.
+func (b Book) Cover(cell Cell, units quantity.Quantity) (Book, Step, error) {
+	if cell.State != CellRestoring {
+		return Book{}, Step{}, cell.refuses("cover")
+	}
+	if err := positive(units); err != nil {
+		return Book{}, Step{}, err
+	}
+	return b.give(cell, units)
+}
+
+// give moves units from the reserve to a cell under the cell's next number.
+func (b Book) give(cell Cell, units quantity.Quantity) (Book, Step, error) {
 	reserve, err := b.Reserve.Sub(units)
 	if err != nil {
 		return Book{}, Step{}, numbered(ErrReserveShort, "reserve", b.Reserve, "units", units)

@@ -23,6 +23,9 @@ const witnessEvery = 2 * time.Second
 // missing is, and the cell becomes REGRESSED. Another history that lacks nothing is taken for the
 // cell's from now on.
 func (s *stream) history(ctx context.Context, cell core.Cell) (*pb.Refusal, error) {
+	if cell.State == core.CellRestoring {
+		return nil, nil // it may have gone back in time, and sells nothing; it is compared when it is ACTIVE
+	}
 	seen, err := s.hub.seen(ctx, s.reign, cell)
 	if err != nil {
 		return nil, err
@@ -74,7 +77,10 @@ func (h *Hub) seen(ctx context.Context, r *reign, cell core.Cell) (fencing.Witne
 	if err != nil {
 		return written, err
 	}
-	return Decided(h.View.Snapshot(), cell).Raise(written).Raise(r.witness(cell.Spec.ID)), nil
+	if now := r.witness(cell.Spec.ID); now.Version >= written.Version { // a lower one is from before a recovery
+		written = written.Raise(now)
+	}
+	return Decided(h.View.Snapshot(), cell).Raise(written), nil
 }
 
 // Decided is what the books prove of a cell's shard: it has decided every adjustment whose outcome
@@ -119,6 +125,9 @@ func (r *reign) raise(cell ids.CellID, now fencing.Witness) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	d := r.desk(cell)
+	if now.Version > d.seen.Version {
+		d.seen = fencing.Witness{} // a fence or a recovery came between: what the shard shows now is all there is
+	}
 	d.seen, d.unwritten = d.seen.Raise(now), true
 }
 

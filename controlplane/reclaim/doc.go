@@ -19,6 +19,15 @@
 //	RECLAIMING   per SKU one book transaction with the moves of fencing.PlanWriteOff
 //	RETIRING     cell RETIRED; its shard is never used again
 //
+// A cell whose shard went back in time (REGRESSED, controlplane/link) is restored by
+// way of recover.go, in which no unit moves but to cover what it holds twice:
+//
+//	REGRESSED    the shard above every witness, settle-only, told what has to be reached;
+//	             cell RESTORING, and what was seen before is held against it no more
+//	REPLAYING    the adjustments that the books know, by fencing.PlanRecovery, each with
+//	             the outcome it had; what is missing for one comes from the reserve
+//	MESSAGES     the cell's log is read again up to where anybody saw it; then SETTLE_ONLY
+//
 // # Promise
 //
 // Which step is next is derived from the cell's record, the operation's finished

@@ -75,6 +75,8 @@ type work struct {
 	attested fencing.Attestation
 	// step names the present step where the machine's state does not.
 	step string
+	// recovering is the step of a recovery, for a cell whose shard went back in time; "": none.
+	recovering string
 }
 
 // errNotYet: the step has to wait, and nothing is wrong.
@@ -129,6 +131,9 @@ func (d *Driver) advance(ctx context.Context, w *work) error {
 		return d.advanceWriteOff(ctx, w)
 	case core.OperationRetire:
 		return d.advanceRetire(ctx, w)
+	}
+	if w.recovering != "" {
+		return d.advanceRecovery(ctx, w)
 	}
 	if w.reclaim.State >= fencing.Reclaimed && w.cell.State == core.CellFenced && !w.cell.Reclaimed {
 		return d.writeReclaimed(ctx, w)

@@ -197,6 +197,9 @@ func (o *Orders) judge(cell core.Cell, cells map[ids.CellID]core.Cell, in order)
 		}
 		return cell, nil
 	}
+	if in.kind == core.OperationRestore && cell.State == core.CellRegressed { // every version was minted here: the cell's is the highest
+		in.event = fencing.CellEvent{Kind: fencing.Recover, Above: fencing.Version(cell.FenceVersion)}
+	}
 	snapshot := o.View.Snapshot()
 	in.event.OtherLive = 0
 	for id, other := range cells {
@@ -209,7 +212,7 @@ func (o *Orders) judge(cell core.Cell, cells map[ids.CellID]core.Cell, in order)
 	if err != nil {
 		return cell, rpcstatus.With(refusalOf(err), map[string]string{"cell_id": string(cell.Spec.ID), "state": snapshot.CellState(cell).String(), "version": strconv.FormatInt(cell.Version, 10)}, nil, 0)
 	}
-	if in.event.Kind == fencing.Fence || in.event.Kind == fencing.Drain {
+	if k := in.event.Kind; k == fencing.Fence || k == fencing.Drain || k == fencing.Recover {
 		cell.State, cell.FenceVersion = core.CellState(next.State.Stored()), next.Version.Int64()
 	}
 	return cell, nil

@@ -47,6 +47,10 @@ func (d *Driver) resume(ctx context.Context, leader core.Leader, id string) (*wo
 		w.placeRetire()
 		return w, nil
 	}
+	if w.recovering = recovery(op, w.cell); w.recovering != "" {
+		w.step = w.recovering
+		return w, nil
+	}
 	if err := d.place(ctx, w); err != nil {
 		return nil, err
 	}
@@ -89,6 +93,10 @@ func (d *Driver) place(ctx context.Context, w *work) error {
 // placeRestore: the record's version is the restore's, the proof's id names the
 // fence's.
 func (d *Driver) placeRestore(w *work) error {
+	if w.op.DoneStep(stepLog) { // there was no fence: the shard went back in time and is whole again
+		w.reclaim.Version, w.reclaim.Restored, w.reclaim.State = fencing.Version(w.cell.FenceVersion-1), fencing.Version(w.cell.FenceVersion), fencing.SettleOnly
+		return nil
+	}
 	var fenced int64
 	if _, err := fmt.Sscanf(w.cell.ProofID, string(w.cell.Spec.ID)+"/%d", &fenced); err != nil {
 		return fmt.Errorf("%w: cell %s is RESTORING with proof %q", core.ErrBroken, w.op.Subject, w.cell.ProofID)

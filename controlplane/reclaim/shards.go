@@ -24,6 +24,11 @@ type Shard interface {
 	Row(ctx context.Context) (fencer.Row, error)
 	Preview(ctx context.Context) ([]fencing.SKUFacts, error)
 	Unfinished(ctx context.Context, campaigns []string) (fencer.Unfinished, error)
+	Witness(ctx context.Context) (fencing.Witness, error)
+	RecoverBegin(ctx context.Context, cell string, version fencing.Version, group, reason string, to fencer.RecoverTo) error
+	RecoverAdjustment(ctx context.Context, cell string, version fencing.Version, a fencing.Lost) (missing int64, err error)
+	RecoverMessages(ctx context.Context, cell string, version fencing.Version) error
+	RecoverFinish(ctx context.Context, cell string, version fencing.Version) (unread int, err error)
 	Close(ctx context.Context) error
 }
 

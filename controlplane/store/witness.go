@@ -31,6 +31,9 @@ func (s *Store) RaiseWitness(ctx context.Context, leader core.Leader, cell ids.C
 		if err != nil {
 			return err
 		}
+		if seen.Version < stands.Version {
+			return nil // from before a fence or a recovery
+		}
 		return tx.PutWitness(cell, stands.Raise(seen))
 	})
 	return err
@@ -80,5 +83,8 @@ func (tx *Tx) Witness(cell ids.CellID) (w fencing.Witness, known bool, err error
 
 // PutWitness writes down what was seen of a cell's shard, in the place of what stands.
 func (tx *Tx) PutWitness(cell ids.CellID, w fencing.Witness) error {
+	if _, err := tx.get(tx.s.keys.witness(cell)); err != nil { // nobody raises it meanwhile
+		return err
+	}
 	return tx.put(tx.s.keys.witness(cell), &storev1.Witness{CellId: string(cell), Seen: convert.Witness(w), SeenAt: convert.Time(tx.Now())})
 }

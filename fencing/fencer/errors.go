@@ -30,6 +30,8 @@ var (
 	ErrRouteVersion = errors.New("the shard refuses the route version")
 	// ErrBuckets: the buckets are not in the state that the step needs, or a page does not follow the last.
 	ErrBuckets = errors.New("the buckets' state does not allow it")
+	// ErrNoRules: the shard does not know the campaign yet; its cell is told of it when it registers.
+	ErrNoRules = errors.New("the shard does not know the campaign yet")
 	// ErrTwoOrders: one user has orders in two shards (I4 is broken). Never repaired by a retry.
 	ErrTwoOrders = errors.New("one user has orders in two shards")
 )
@@ -38,6 +40,7 @@ var (
 var byState = map[string]error{
 	"CQ001": ErrVersionRefused, "CQ002": ErrStateRefused, "CQ003": ErrOtherCell, "CQ004": ErrOtherCell,
 	"CQ005": ErrTermRefused, "CQ006": ErrTermRefused, "CQ008": ErrWriters,
+	"CQ013": ErrNoRules,
 	"CQ010": ErrTwoOrders, "CQ011": ErrRouteVersion, "CQ012": ErrBuckets,
 }
 

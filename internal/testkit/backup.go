@@ -100,7 +100,7 @@ func (own *OwnPG) TakeOver(t testing.TB, primary *OwnPG) {
 }
 
 // Existing is a database that came with the server's data.
-func (own *OwnPG) Existing(name string) *Database { return &Database{Name: name, server: own.server} }
+func (pg *PG) Existing(name string) *Database { return &Database{Name: name, server: pg.server} }
 
 // Detach makes a standby receive nothing more: what its primary commits from now on is a tail that it
 // never has.

@@ -37,5 +37,211 @@ $$;
 
 REVOKE ALL ON FUNCTION cellquota.identity(), cellquota.witness() FROM PUBLIC;
 
+-- ---------------------------------------------------------------------------------------------
+-- Recovery of a shard that went back in time (architecture 4). The fencer's role carries it out; the
+-- cell settles meanwhile, payments wait, and messages below recovery_positions make their orders again.
+
+-- last_seen: the highest fence version that any witness saw. phase: UNITS while adjustments are
+-- replayed, MESSAGES while the log is read again, DONE.
+CREATE TABLE cellquota.recovery (
+  one           boolean PRIMARY KEY DEFAULT true CHECK (one),
+  fence_version bigint NOT NULL,
+  last_seen     bigint NOT NULL CHECK (last_seen >= 1 AND last_seen < fence_version),
+  phase         text NOT NULL CHECK (phase IN ('UNITS', 'MESSAGES', 'DONE')),
+  begun_at      timestamptz NOT NULL,
+  done_at       timestamptz,
+  CHECK ((phase = 'DONE') = (done_at IS NOT NULL))
+);
+-- How far each partition had been read when anybody saw it last.
+CREATE TABLE cellquota.recovery_positions (
+  topic     text COLLATE "C" NOT NULL,
+  partition int NOT NULL,
+  topic_id  text COLLATE "C" NOT NULL,
+  upto      bigint NOT NULL,
+  PRIMARY KEY (topic, partition)
+);
+-- Where each earlier fence found the partitions: a message of a lower version from there on was refused.
+CREATE TABLE cellquota.recovery_fences (
+  fence_version bigint NOT NULL,
+  topic         text COLLATE "C" NOT NULL,
+  partition     int NOT NULL,
+  topic_id      text COLLATE "C" NOT NULL,
+  next_offset   bigint NOT NULL,
+  PRIMARY KEY (fence_version, topic, partition)
+);
+CREATE VIEW cellquota.v_recovery AS SELECT fence_version, last_seen, phase, begun_at, done_at FROM cellquota.recovery;
+CREATE VIEW cellquota.v_recovery_positions AS SELECT topic, partition, topic_id, upto FROM cellquota.recovery_positions;
+
+-- require_fence knows a third need: PAY is SETTLE, but not while a recovery is under way.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION cellquota.require_fence(p_version bigint, p_group text, p_need text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE f cellquota.fence%ROWTYPE;
+BEGIN
+  SELECT * INTO f FROM cellquota.fence;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'shard has no fence row: provision the cell' USING ERRCODE = 'CQ004';
+  END IF;
+  IF f.fence_version <> p_version THEN
+    RAISE EXCEPTION 'writer holds fence version %, the shard is at %', p_version, f.fence_version USING ERRCODE = 'CQ001';
+  END IF;
+  IF f.instance_group <> p_group THEN
+    RAISE EXCEPTION 'writer is of group %, the shard belongs to %', p_group, f.instance_group USING ERRCODE = 'CQ003';
+  END IF;
+  IF f.state = 'FENCED' OR (p_need = 'ACTIVE' AND f.state <> 'ACTIVE') THEN
+    RAISE EXCEPTION 'fence is %, the verb needs %', f.state, p_need USING ERRCODE = 'CQ002';
+  END IF;
+  IF p_need = 'PAY' AND f.state <> 'ACTIVE' AND EXISTS (SELECT FROM cellquota.recovery WHERE phase <> 'DONE') THEN
+    RAISE EXCEPTION 'the shard is being recovered, payments wait' USING ERRCODE = 'CQ002';
+  END IF;
+END $$;
+-- +goose StatementEnd
+
+-- lock_recovery begins every later verb: beside the cell's writers, under the recovery's own version.
+-- +goose StatementBegin
+CREATE FUNCTION cellquota.lock_recovery(p_cell text, p_version bigint) RETURNS cellquota.recovery
+LANGUAGE plpgsql VOLATILE SET search_path = cellquota, pg_temp AS $$
+DECLARE f cellquota.fence%ROWTYPE; r cellquota.recovery%ROWTYPE;
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(cellquota.lock_key());
+  f := cellquota.require_cell(p_cell);
+  IF f.fence_version <> p_version THEN
+    RAISE EXCEPTION 'fence version % is not the shard''s %', p_version, f.fence_version USING ERRCODE = 'CQ001';
+  END IF;
+  SELECT * INTO r FROM cellquota.recovery FOR UPDATE;
+  IF NOT FOUND OR r.fence_version <> p_version THEN
+    RAISE EXCEPTION 'no recovery of version % was begun', p_version USING ERRCODE = 'CQ002';
+  END IF;
+  RETURN r;
+END $$;
+-- +goose StatementEnd
+
+-- recover_begin raises the fence above every witness, settle-only, and notes what has to be reached. A
+-- shard without a fence row (an empty directory) gets one. Every unpaid order has an attempt from now on
+-- of which nobody knows: the channel is asked before it is closed. Idempotent.
+-- +goose StatementBegin
+CREATE FUNCTION cellquota.recover_begin(p_cell text, p_version bigint, p_group text, p_last_seen bigint, p_positions jsonb, p_fences jsonb, p_builds jsonb,
+  p_reason text, p_wait_ms int) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
+DECLARE f cellquota.fence%ROWTYPE;
+BEGIN
+  PERFORM cellquota.lock_writers_out(p_wait_ms);
+  INSERT INTO cellquota.fence (cell_id, fence_version, messages_from, state, instance_group, state_since, reason)
+    SELECT p_cell, 1, 1, 'FENCED', p_group, cellquota.now(), 'recovered from nothing' WHERE NOT EXISTS (SELECT FROM cellquota.fence);
+  SELECT * INTO f FROM cellquota.fence FOR UPDATE;
+  IF f.cell_id <> p_cell THEN
+    RAISE EXCEPTION 'shard has no fence row of cell %', p_cell USING ERRCODE = 'CQ004';
+  END IF;
+  IF EXISTS (SELECT FROM cellquota.recovery WHERE fence_version = p_version) AND f.fence_version = p_version THEN
+    RETURN;
+  END IF;
+  IF f.fence_version >= p_version THEN
+    RAISE EXCEPTION 'fence version % is not above the shard''s %', p_version, f.fence_version USING ERRCODE = 'CQ001';
+  END IF;
+  UPDATE cellquota.fence SET fence_version = p_version, state = 'SETTLE_ONLY', instance_group = p_group, state_since = cellquota.now(), reason = p_reason;
+  INSERT INTO cellquota.fence_history VALUES (p_version, 'SETTLE_ONLY', cellquota.now(), p_reason);
+  DELETE FROM cellquota.recovery;
+  DELETE FROM cellquota.recovery_positions;
+  DELETE FROM cellquota.recovery_fences;
+  INSERT INTO cellquota.recovery (fence_version, last_seen, phase, begun_at) VALUES (p_version, p_last_seen, 'UNITS', cellquota.now());
+  INSERT INTO cellquota.recovery_positions SELECT * FROM jsonb_to_recordset(p_positions) AS x(topic text, partition int, topic_id text, next_offset bigint);
+  INSERT INTO cellquota.recovery_fences
+    SELECT * FROM jsonb_to_recordset(p_fences) AS x(fence_version bigint, topic text, partition int, topic_id text, next_offset bigint);
+  -- Builds that were given out are known again: their messages are not ahead of the shard.
+  INSERT INTO cellquota.mirrors AS m (campaign_id, scope_key, minted_fence, minted_count)
+    SELECT * FROM jsonb_to_recordset(p_builds) AS x(campaign_id text, scope text, fence_version bigint, count bigint)
+    ON CONFLICT (campaign_id, scope_key) DO UPDATE SET minted_fence = excluded.minted_fence, minted_count = excluded.minted_count
+    WHERE (excluded.minted_fence, excluded.minted_count) > (m.minted_fence, m.minted_count);
+  INSERT INTO cellquota.payments (order_id, payment_id, amount, currency, state, created_at, updated_at)
+    SELECT order_id, 'recovery', amount, currency, 'UNKNOWN', cellquota.now(), cellquota.now() FROM cellquota.orders WHERE state = 'PENDING_PAYMENT'
+    ON CONFLICT (order_id, payment_id) DO NOTHING;
+END $$;
+-- +goose StatementEnd
+
+-- recover_adjustment applies one adjustment that the books know and the shard lost, with the outcome that
+-- it had. It answers the units that are missing for it: above 0 nothing was done. A repeat answers 0.
+-- +goose StatementBegin
+CREATE FUNCTION cellquota.recover_adjustment(p_cell text, p_version bigint, p_id text, p_campaign text, p_sku text, p_of bigint, p_number bigint,
+  p_kind text, p_units int, p_outcome text) RETURNS int
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
+DECLARE s cellquota.stock%ROWTYPE; delta int := 0;
+BEGIN
+  PERFORM cellquota.lock_recovery(p_cell, p_version);
+  SELECT * INTO s FROM cellquota.stock WHERE campaign_id = p_campaign AND sku_id = p_sku FOR UPDATE;
+  IF NOT FOUND THEN
+    RAISE EXCEPTION 'the rules of % are not here yet', p_campaign USING ERRCODE = 'CQ013';
+  END IF;
+  IF EXISTS (SELECT FROM cellquota.adjustments WHERE adjustment_id = p_id) THEN
+    RETURN 0;
+  END IF;
+  IF p_outcome = 'APPLIED' THEN
+    delta := CASE WHEN p_kind = 'GRANT' THEN p_units ELSE -p_units END;
+  END IF;
+  IF s.available + delta < 0 THEN
+    RETURN -(s.available + delta);
+  END IF;
+  INSERT INTO cellquota.adjustments (adjustment_id, campaign_id, sku_id, fence_version, number, kind, units, asked, outcome, sealed_by, applied_at)
+    VALUES (p_id, p_campaign, p_sku, CASE WHEN p_kind = 'SEAL' THEN p_of - 1 ELSE p_of END, p_number, p_kind, abs(delta), p_units, p_outcome,
+      CASE WHEN p_kind = 'SEAL' THEN p_of END, cellquota.now());
+  IF p_outcome <> 'APPLIED' THEN
+    RETURN 0;
+  END IF;
+  INSERT INTO cellquota.ledger (campaign_id, sku_id, action, business_no, idempotency_key, delta_available, delta_reserved, delta_confirmed,
+      before_available, after_available, before_reserved, after_reserved, before_confirmed, after_confirmed, stock_version, fence_version, source, actor, created_at)
+    VALUES (p_campaign, p_sku, p_kind, p_id, p_kind || ':' || p_id || ':1', delta, 0, 0,
+      s.available, s.available + delta, s.reserved, s.reserved, s.confirmed, s.confirmed, s.version + 1, p_version, 'recovery', session_user, cellquota.now());
+  UPDATE cellquota.stock SET granted = granted + delta, available = available + delta, version = version + 1, updated_at = cellquota.now()
+    WHERE campaign_id = p_campaign AND sku_id = p_sku;
+  RETURN 0;
+END $$;
+-- +goose StatementEnd
+
+-- recover_messages lets the log be read again, once every adjustment stands. Idempotent.
+-- +goose StatementBegin
+CREATE FUNCTION cellquota.recover_messages(p_cell text, p_version bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
+BEGIN
+  PERFORM cellquota.lock_recovery(p_cell, p_version);
+  UPDATE cellquota.recovery SET phase = 'MESSAGES' WHERE phase = 'UNITS';
+END $$;
+-- +goose StatementEnd
+
+-- recover_finish ends a recovery whose log was read again, and answers the partitions that are not: above
+-- 0 nothing was done. From then on messages below the last version that anybody saw are refused.
+-- +goose StatementBegin
+CREATE FUNCTION cellquota.recover_finish(p_cell text, p_version bigint) RETURNS int
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
+DECLARE r cellquota.recovery%ROWTYPE; unread int;
+BEGIN
+  r := cellquota.lock_recovery(p_cell, p_version);
+  IF r.phase = 'DONE' THEN
+    RETURN 0;
+  END IF;
+  IF r.phase <> 'MESSAGES' THEN
+    RAISE EXCEPTION 'the recovery is in phase %', r.phase USING ERRCODE = 'CQ002';
+  END IF;
+  SELECT count(*) INTO unread FROM cellquota.recovery_positions w LEFT JOIN cellquota.positions p USING (topic, partition)
+    WHERE p.topic_id IS NULL OR (p.topic_id = w.topic_id AND p.next_offset < w.upto);
+  IF unread > 0 THEN
+    RETURN unread;
+  END IF;
+  UPDATE cellquota.fence SET messages_from = greatest(messages_from, r.last_seen), state_since = cellquota.now();
+  UPDATE cellquota.stock s SET adjustment_version = p_version, updated_at = cellquota.now(), last_number = coalesce((SELECT max(number) FROM cellquota.adjustments a
+    WHERE a.campaign_id = s.campaign_id AND a.sku_id = s.sku_id AND a.fence_version = p_version), 0);
+  UPDATE cellquota.recovery SET phase = 'DONE', done_at = cellquota.now();
+  RETURN 0;
+END $$;
+-- +goose StatementEnd
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA cellquota FROM PUBLIC;
+-- +goose StatementBegin
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_app') THEN -- grants.sql comes a moment later, and cells pay meanwhile
+    GRANT SELECT ON cellquota.recovery, cellquota.recovery_positions, cellquota.recovery_fences TO cellquota_app;
+  END IF;
+END $$;
+-- +goose StatementEnd
+
 -- +goose Down
 -- A shard is never migrated down (contract, section 1).

@@ -12,7 +12,8 @@ BEGIN
     FOR t IN SELECT tablename FROM pg_tables WHERE schemaname = 'cellquota' LOOP
       EXECUTE format('REVOKE ALL ON cellquota.%I FROM cellquota_app', t);
       CONTINUE WHEN t LIKE 'goose%';
-      IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts', 'bucket_closings', 'bucket_imports', 'carried_requests', 'ledger_archive', 'archives') THEN
+      IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts', 'bucket_closings', 'bucket_imports', 'carried_requests', 'recovery', 'recovery_positions', 'recovery_fences',
+        'ledger_archive', 'archives') THEN
         EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
       ELSIF t IN ('ledger', 'buckets', 'review_endings', 'finding_repairs') THEN
         EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
@@ -53,7 +54,9 @@ BEGIN
         cellquota.open_buckets(text, text, text, int, int, bigint) TO cellquota_fencer;
     END IF;
     IF to_regprocedure('cellquota.witness()') IS NOT NULL THEN -- from step 6
-      GRANT EXECUTE ON FUNCTION cellquota.witness() TO cellquota_fencer;
+      GRANT EXECUTE ON FUNCTION cellquota.witness(), cellquota.recover_begin(text, bigint, text, bigint, jsonb, jsonb, jsonb, text, int),
+        cellquota.recover_adjustment(text, bigint, text, text, text, bigint, bigint, text, int, text),
+        cellquota.recover_messages(text, bigint), cellquota.recover_finish(text, bigint) TO cellquota_fencer;
     END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_reader') THEN

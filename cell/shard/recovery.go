@@ -1,0 +1,69 @@
+package shard
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// replay is how a partition is read again after the shard went back in time: messages below upto were
+// decided before, and that decision was lost. They make the same orders again (an order's id comes from
+// its reservation's) although the shard settles only, and are judged by what held at their offset.
+type replay struct {
+	upto   int64 // 0: nothing is read again
+	fences []pastFence
+}
+
+// pastFence is a fence that found the partition at an offset: a message of a lower version from there on
+// was refused.
+type pastFence struct{ version, from int64 }
+
+// again tells whether the message at an offset was decided before.
+func (r replay) again(offset int64) bool { return offset < r.upto }
+
+// messagesFrom is the lowest version that was taken at an offset.
+func (r replay) messagesFrom(offset int64) int64 {
+	from := int64(1)
+	for _, f := range r.fences {
+		if offset >= f.from {
+			from = max(from, f.version)
+		}
+	}
+	return from
+}
+
+// readReplay looks, where the shard settles only, whether the batch's partition is read again.
+func (r *batchRun) readReplay(ctx context.Context) error {
+	if r.direct || r.facts.state != SettleOnly {
+		return nil
+	}
+	var known bool
+	if err := r.tx.QueryRow(ctx, sql("recovery_known")).Scan(&known); err != nil || !known {
+		return err
+	}
+	at := []any{r.in.From.Topic, r.in.From.Partition, r.in.From.TopicID}
+	if err := r.tx.QueryRow(ctx, sql("recovery_read"), at...).Scan(&r.facts.replay.upto); err != nil || r.facts.replay.upto == 0 {
+		return err
+	}
+	rows, err := r.tx.Query(ctx, sql("recovery_fences"), at...)
+	if err != nil {
+		return err
+	}
+	r.facts.replay.fences, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f pastFence, err error) {
+		return f, row.Scan(&f.version, &f.from)
+	})
+	return err
+}
+
+// queueAttempts gives every order that was made again an attempt of which nobody knows.
+func (r *batchRun) queueAttempts(w *writes) {
+	var orders []string
+	for i := range r.out.Decisions {
+		if m := &r.in.Messages[i]; r.out.Decisions[i].Outcome == Ordered && r.facts.replay.again(m.Offset) {
+			orders = append(orders, string(m.Reservation.Order()))
+		}
+	}
+	if len(orders) > 0 {
+		w.queue("attempts of orders made again", len(orders), "recovery_attempts", orders)
+	}
+}

@@ -1,0 +1,1 @@
+SELECT cellquota.recover_adjustment($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)

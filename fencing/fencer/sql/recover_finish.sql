@@ -1,0 +1,1 @@
+SELECT cellquota.recover_finish($1, $2)

@@ -1,0 +1,1 @@
+SELECT cellquota.recover_messages($1, $2)
