@@ -10,9 +10,6 @@ import (
 	"os"
 	"time"
 
-	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
-	"go.opentelemetry.io/otel/metric/noop"
-
 	"github.com/cellquota/cellquota/edge/api"
 	"github.com/cellquota/cellquota/edge/limit"
 	"github.com/cellquota/cellquota/edge/permit"
@@ -137,7 +134,7 @@ func assemble(group *lifecycle.Group, cfg Config, log *slog.Logger, level *slog.
 		PaymentKeys: rings[signed.UsePayment], Limits: limits, Networks: networks, SoldOut: empty, Cells: cells, Risk: judged,
 		Clock: now, Log: log, Registry: registry, Stopping: group.Stopping(),
 	})
-	listener, err := serveHTTP(group, cfg, traced(face), shown, log)
+	listener, err := serveHTTP(group, cfg, face, shown, log)
 	if err != nil {
 		return nil, err
 	}
@@ -189,11 +186,4 @@ func serveHTTP(group *lifecycle.Group, cfg Config, face http.Handler, shown *tra
 		return server.Shutdown(ctx)
 	})
 	return listener, nil
-}
-
-// traced gives every call a span, or continues the caller's. Metrics of calls are the face's own.
-func traced(face *api.Server) http.Handler {
-	return otelhttp.NewHandler(face, "edge",
-		otelhttp.WithMeterProvider(noop.NewMeterProvider()),
-		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return face.CallName(r) }))
 }

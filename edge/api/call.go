@@ -21,6 +21,7 @@ import (
 type call struct {
 	w       http.ResponseWriter
 	r       *http.Request
+	within  context.Context //nolint:containedctx // the call's own, with its span; it lives as long as the call
 	params  params
 	now     time.Time
 	lang    Lang
@@ -34,11 +35,11 @@ type call struct {
 }
 
 // ctx ends with the call or with its client.
-func (c *call) ctx() context.Context { return c.r.Context() }
+func (c *call) ctx() context.Context { return c.within }
 
 // lasting carries the call's trace but does not end when the client hangs up: what was begun in its
 // name is carried through (K58).
-func (c *call) lasting() context.Context { return context.WithoutCancel(c.r.Context()) }
+func (c *call) lasting() context.Context { return context.WithoutCancel(c.within) }
 
 // campaign finds the campaign of the first path parameter.
 func (c *call) campaign() (*route.Campaign, *problem) {

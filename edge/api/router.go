@@ -129,11 +129,3 @@ func split(u *url.URL) ([]string, bool) {
 	}
 	return segments, true
 }
-
-// CallName is the name of the endpoint that a call is for, one of a closed set; "other" for none.
-func (s *Server) CallName(r *http.Request) string {
-	if e, _, _ := s.router.find(r.Method, r.URL); e != nil {
-		return e.name
-	}
-	return "other"
-}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/cellquota/cellquota/edge/identity"
@@ -70,6 +71,7 @@ type Server struct {
 	crowds  *limit.Crowds
 	metrics *metrics
 	buffers sync.Pool
+	tracer  trace.Tracer
 }
 
 // New puts a Server together.
@@ -79,6 +81,7 @@ func New(set Settings, p Parts) *Server {
 		router: newRouter(), cors: newCORS(set.Origins), collate: newCollapse(),
 		running: limit.NewInflight(set.MaxRunning), waiters: limit.NewInflight(set.MaxWaiters),
 		crowds:  limit.NewCrowds(set.MaxPerUser, set.MaxPerDevice, set.MaxPerNetwork),
+		tracer:  otel.Tracer(tracerName),
 		buffers: sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }},
 	}
 	s.metrics = newMetrics(p.Registry, func() float64 { return float64(s.running.Now()) })
@@ -88,18 +91,21 @@ func New(set Settings, p Parts) *Server {
 // ServeHTTP answers one call: find it, hand it through, write the reply, count it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := s.clock.Now()
-	c := &call{w: w, r: r, now: began, lang: language(r.Header.Get("Accept-Language"))}
-	if sc := trace.SpanContextFromContext(r.Context()); sc.HasTraceID() {
+	e, open, allow := s.router.find(r.Method, r.URL)
+	name := "other"
+	if e != nil {
+		name = e.name
+	}
+	within, span := s.begin(r, name)
+	defer span.End()
+	c := &call{w: w, r: r, within: within, now: began, lang: language(r.Header.Get("Accept-Language")), params: open}
+	if sc := span.SpanContext(); sc.HasTraceID() {
 		c.traceID = sc.TraceID().String()
 	}
 	s.cors.mark(w.Header(), r)
-	e, open, allow := s.router.find(r.Method, r.URL)
-	c.params = open
-	name := "other"
 	var rep reply
 	switch {
 	case e != nil:
-		name = e.name
 		rep = s.guarded(e, c) //nolint:contextcheck // the call carries its own
 	case allow != "" && r.Method == http.MethodOptions:
 		rep = reply{layer: atHTTP, code: "OPTIONS", status: http.StatusNoContent, allow: allow}
@@ -111,6 +117,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		rep = at(atHTTP, NotFound).reply()
 	}
 	s.write(c, &rep)
+	finish(span, e, r, &rep)
 	s.metrics.answered(name, &rep, s.clock.Now().Sub(began))
 	s.report(c, name, &rep)
 }

@@ -22,5 +22,5 @@ func NewHS256(s Settings, secretFile string) (*Verifier, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("identity: hs256_secret_file: must hold at least %d bytes", minSecret)
 	}
-	return newVerifier(s, []string{jwt.SigningMethodHS256.Alg()}, func(*jwt.Token) (any, error) { return secret, nil })
+	return newVerifier(s, []string{jwt.SigningMethodHS256.Alg()}, func(string, string) (any, error) { return secret, nil })
 }

@@ -117,6 +117,47 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// What two readers could read in two ways, or asks for what nobody understands, is no token.
+func TestOddTokens(t *testing.T) {
+	v := hs(t, secret)
+	b64 := base64.RawURLEncoding.EncodeToString
+	make3 := func(head, body string) string {
+		text := b64([]byte(head)) + "." + b64([]byte(body))
+		mac, err := jwt.SigningMethodHS256.Sign(text, []byte(secret))
+		must(t, err)
+		return "Bearer " + text + "." + b64(mac)
+	}
+	const head, exp = `{"alg":"HS256"}`, `"iss":"iss","aud":"aud","exp":1800000060`
+	if _, err := v.Verify(make3(head, `{"sub":"alice",`+exp+`}`)); err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string][2]string{
+		"subject twice":   {head, `{"sub":"alice","sub":"bob",` + exp + `}`},
+		"algorithm twice": {`{"alg":"none","alg":"HS256"}`, `{"sub":"alice",` + exp + `}`},
+		"crit":            {`{"alg":"HS256","crit":["b64"],"b64":false}`, `{"sub":"alice",` + exp + `}`},
+		"no algorithm":    {`{}`, `{"sub":"alice",` + exp + `}`},
+		"trailing":        {head, `{"sub":"alice",` + exp + `}{}`},
+		"array":           {head, `["alice"]`},
+		"exp as text":     {head, `{"sub":"alice","iss":"iss","aud":"aud","exp":"never"}`},
+	} {
+		if _, err := v.Verify(make3(row[0], row[1])); !errors.Is(err, identity.ErrUnauthenticated) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	good := make3(head, `{"sub":"alice",`+exp+`}`)
+	for _, bad := range []string{good + ".x", good + "=", good[:len(good)-1], strings.Replace(good, ".", "..", 1), good + "\n"} {
+		if _, err := v.Verify(bad); !errors.Is(err, identity.ErrUnauthenticated) {
+			t.Errorf("%.20s…: %v", bad, err)
+		}
+	}
+	if _, err := v.Verify(make3(head, `{"sub":"alice","aud":["x","aud"],"iss":"iss","exp":1800000060.5}`)); err != nil {
+		t.Errorf("many audiences: %v", err)
+	}
+	if _, err := v.Verify(make3(head, `{"SUB":"bob","sub":"alice",`+exp+`}`)); err != nil {
+		t.Errorf("another claim: %v", err)
+	}
+}
+
 func TestOneAlgorithmPerKey(t *testing.T) {
 	v := hs(t, secret)
 	for _, m := range []jwt.SigningMethod{jwt.SigningMethodHS384, jwt.SigningMethodHS512} {

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cellquota/cellquota/internal/clock"
@@ -130,9 +129,8 @@ func (k *JWKS) fetch(ctx context.Context) error {
 }
 
 // keyOf finds a token's key by its key id and refuses every algorithm but the key's own.
-func (k *JWKS) keyOf(t *jwt.Token) (any, error) {
-	kid, ok := t.Header["kid"].(string)
-	if !ok || kid == "" {
+func (k *JWKS) keyOf(algorithm, kid string) (any, error) {
+	if kid == "" {
 		return nil, fmt.Errorf("%w: the token names none", errKey)
 	}
 	one, ok := k.find(kid)
@@ -144,7 +142,7 @@ func (k *JWKS) keyOf(t *jwt.Token) (any, error) {
 		return nil, ErrNoKeys
 	case !ok:
 		return nil, fmt.Errorf("%w: nobody knows it", errKey)
-	case t.Method.Alg() != one.algorithm:
+	case algorithm != one.algorithm:
 		return nil, fmt.Errorf("%w: it is not for this algorithm", errKey)
 	}
 	return one.key, nil
