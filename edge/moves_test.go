@@ -72,6 +72,14 @@ func TestMoving(t *testing.T) {
 	r.cell(0, func(c *cq.CellRoute) { c.State = cq.CellState_CELL_STATE_FENCED })
 	_, a = r.buy(owner, pass, again)
 	r.must(a, 503, "MOVED_PENDING")
+	// One that is gone for good never will: nobody takes the bucket over (controlplane/handover).
+	r.cell(0, func(c *cq.CellRoute) { c.State = cq.CellState_CELL_STATE_RETIRED })
+	for attempt := range 2 {
+		_, a = r.buy(newcomer, late, func(t *client.Try) { t.RetryAttempt = attempt })
+		r.must(a, 503, "HOME_CELL_UNAVAILABLE")
+	}
+	_, a, _ = r.client.Permit(t.Context(), r.token(newcomer), campaign, sku)
+	r.must(a, 503, "HOME_CELL_UNAVAILABLE")
 	r.cell(0, func(*cq.CellRoute) {})
 	_, a = r.buy(stranger, r.permit(stranger))
 	r.must(a, 202, "")

@@ -134,7 +134,7 @@ func (s *Server) decide(c *call, campaign *route.Campaign, sku route.SKU, in *as
 		return decision{problem: at(atRoute, HomeCellUnavailable)}
 	}
 	moving := campaign.Moving(c.domain, c.who.User)
-	if moving && (in.attempt == 0 || !home.Admits()) { // what the giver has of a repeat it tells while it can
+	if moving && !home.Lost() && (in.attempt == 0 || !home.Admits()) { // what the giver has of a repeat it tells while it can
 		return decision{problem: at(atRoute, MovedPending)}
 	}
 	stock := soldout.Key{Campaign: campaign.ID, SKU: sku.ID, Cell: home.ID}

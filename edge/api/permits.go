@@ -52,7 +52,7 @@ func (s *Server) mayClaim(c *call, campaign *route.Campaign) *problem {
 // precheck asks the home cell; nil: nothing stands against it.
 func (s *Server) precheck(c *call, campaign *route.Campaign, sku route.SKU) *problem {
 	home := c.home(campaign)
-	if campaign.Moving(c.domain, c.who.User) {
+	if campaign.Moving(c.domain, c.who.User) && !home.Lost() {
 		return at(atRoute, MovedPending)
 	}
 	if !home.Admits() {
