@@ -243,7 +243,7 @@ func TestRetireIsRefused(t *testing.T) {
 	refused := func(want error, words string) {
 		t.Helper()
 		_, err := w.orders.Retire(testkit.Deadline(t), who, leave("r"), false)
-		if !errors.Is(err, want) || want == fencing.ErrNotEmpty && !errors.Is(err, fencing.ErrTransition) || !strings.Contains(err.Error(), words) {
+		if !errors.Is(err, want) || errors.Is(want, fencing.ErrNotEmpty) && !errors.Is(err, fencing.ErrTransition) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%v, want %v with %q", err, want, words)
 		}
 		if _, err := w.store.Operation(testkit.Deadline(t), "r"); !errors.Is(err, core.ErrUnknownOperation) {
