@@ -244,6 +244,7 @@ type Reconcile struct {
 	Overdue       time.Duration `config:"overdue" default:"1m" min:"100ms" max:"24h" doc:"an unpaid order may stay open so long after it should have been closed"`
 	Confirm       time.Duration `config:"confirm" default:"1s" min:"1ms" max:"1m" doc:"between the first look at a difference and the second, which makes it a finding"`
 	ReaderDSNFile string        `config:"reader_dsn_file" default:"" doc:"file with the address of PostgreSQL, perhaps of a standby, as role cellquota_reader, where pages are read; empty: the shard itself"`
+	AutoRepair    bool          `config:"auto_repair" default:"true" doc:"send events again and give units back to the mirror without asking; false: propose it"`
 	RepairTries   int           `config:"repair_tries" default:"10" min:"1" max:"1000" doc:"automatic repairs of one finding before it waits for a person (repair_budget)"`
 	RepairFor     time.Duration `config:"repair_for" default:"60s" min:"1s" max:"24h" doc:"how long automatic repairs of one finding go on before it waits for a person (repair_budget)"`
 }

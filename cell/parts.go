@@ -21,6 +21,7 @@ import (
 	"github.com/cellquota/cellquota/cell/baseline"
 	"github.com/cellquota/cellquota/cell/campaigns"
 	"github.com/cellquota/cellquota/cell/link"
+	"github.com/cellquota/cellquota/cell/reconcile"
 	"github.com/cellquota/cellquota/cell/relay"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/cell/status"
@@ -62,6 +63,7 @@ type parts struct {
 	relayed   relay.Deps
 	producer  *relay.Producer
 	rules     *campaigns.Reader
+	ledgers   *reconcile.Loop
 	mirrors   *mirrors
 	sweeper   *relay.Sweeper
 	gates     gates

@@ -17,6 +17,9 @@ import (
 // quickly compares often, and takes things for stuck soon.
 var quickly = []string{"--reconcile-interval=30ms", "--reconcile-in-flight=500ms", "--reconcile-settle=100ms", "--reconcile-overdue=1s", "--reconcile-confirm=50ms"}
 
+// proposing repairs nothing by itself.
+var proposing = slices.Clip(append(quickly, "--reconcile-auto-repair=false"))
+
 // finding is a row of v_findings, by the user of its request.
 type finding struct{ kind, request, event, reservation, order, state, action string }
 
@@ -96,7 +99,7 @@ func (f finding) names(v *pb.RequestView) error {
 // A sale that goes well has no finding, whatever is in flight.
 func TestReconcileFindsNothingInASale(t *testing.T) {
 	w := newWorld(t)
-	p := w.sell(50, quickly...)
+	p := w.sell(50, proposing...)
 	got := w.bought(p, "ann", "bob", "cid")
 	pay(t, w, p, "ann", got["ann"].GetOrderId())
 	_, err := p.client.Orders.CancelOrder(w.ctx, &pb.CancelOrderRequest{OrderId: got["bob"].GetOrderId(), UserId: "bob"})
@@ -112,7 +115,7 @@ func TestReconcileFindsNothingInASale(t *testing.T) {
 // errors that leave all totals equal are both found.
 func TestReconcileNamesWhatTheShardShows(t *testing.T) {
 	w := newWorld(t)
-	p := w.sell(50, quickly...)
+	p := w.sell(50, proposing...)
 	users := []string{"dup", "miss", "qty", "state", "order", "gone", "place", "late", "plus", "minus"}
 	got := w.bought(p, users...)
 	w.finds()
@@ -164,7 +167,7 @@ func TestReconcileNamesWhatTheShardShows(t *testing.T) {
 func TestReconcileNamesWhatTheMirrorShows(t *testing.T) {
 	t.Run("taken and not sent", func(t *testing.T) {
 		w := newWorld(t)
-		p := w.sell(10, append(quickly, "--roles=admission,outbox,reconcile")...)
+		p := w.sell(10, append(proposing, "--roles=admission,outbox,reconcile")...)
 		p.admitOnly("ann") // a process that died before it produced; nobody sweeps
 		if f := w.finds("TAKEN_WITHOUT_EVENT ann")["TAKEN_WITHOUT_EVENT ann"]; f.request != "r1" || f.event == "" {
 			t.Errorf("%+v", f)
@@ -172,13 +175,13 @@ func TestReconcileNamesWhatTheMirrorShows(t *testing.T) {
 	})
 	t.Run("sent and not consumed", func(t *testing.T) {
 		w := newWorld(t)
-		p := w.sell(10, append(quickly, "--roles=admission,outbox,reconcile")...)
+		p := w.sell(10, append(proposing, "--roles=admission,outbox,reconcile")...)
 		want(t, p.exchange(w.ask("ann", "r1"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
 		w.finds("EVENT_WITHOUT_RESERVATION ann")
 	})
 	t.Run("at rest", func(t *testing.T) {
 		w := newWorld(t)
-		p := w.sell(10, append(quickly, "--relay-scan-interval=1h")...)
+		p := w.sell(10, append(proposing, "--relay-scan-interval=1h")...)
 		rdb := redis.NewClient(&redis.Options{Addr: w.redis.Addr()})
 		t.Cleanup(func() { _ = rdb.Close() })
 		got := w.bought(p, "back", "shown", "quiet")

@@ -47,7 +47,8 @@ func (p *parts) start(group *lifecycle.Group, role string) error {
 	case roleOutbox:
 		return p.startOutbox(group)
 	case roleReconcile:
-		return p.startReconcile(group)
+		group.Go("reconcile", p.ledgers.Run)
+		return nil
 	default:
 		return fmt.Errorf("no such role")
 	}
@@ -172,8 +173,9 @@ func (p *parts) startRetention(group *lifecycle.Group) error {
 	return nil
 }
 
-// startReconcile compares the ledgers; pages may come from a standby.
-func (p *parts) startReconcile(group *lifecycle.Group) error {
+// compare makes what compares and repairs the ledgers; every process repairs what it is asked to. Pages
+// may come from a standby.
+func (p *parts) compare(group *lifecycle.Group) error {
 	from := shard.LedgersConfig{Timeout: p.cfg.Shard.StatementTimeout, Encrypted: !p.cfg.Dev}
 	if file := p.cfg.Reconcile.ReaderDSNFile; file != "" {
 		var err error
@@ -186,18 +188,15 @@ func (p *parts) startReconcile(group *lifecycle.Group) error {
 		return err
 	}
 	closeLast(group, "ledgers", pages.Close)
-	loop, err := reconcile.New(p.reconcileConfig(), p.shard, pages, p.mirror, p.mirrors.ledgers, reconcile.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry})
-	if err != nil {
-		return err
-	}
-	group.Go("reconcile", loop.Run)
-	return nil
+	p.ledgers, err = reconcile.New(p.reconcileConfig(), p.shard, pages, p.mirror, p.producer, p.mirrors.ledgers, reconcile.Deps{Clock: p.clock, Logger: p.log, Registry: p.registry})
+	return err
 }
 
 func (p *parts) reconcileConfig() reconcile.Config {
 	c := p.cfg.Reconcile
 	return reconcile.Config{
 		Cell: p.cell, Owner: p.instance, Interval: c.Interval, Page: c.Page, Rate: c.Rate, InFlight: c.InFlight, Settle: c.Settle, Overdue: c.Overdue, Confirm: c.Confirm,
+		RepairTries: c.RepairTries, RepairFor: c.RepairFor, ProposeOnly: !c.AutoRepair,
 	}
 }
 

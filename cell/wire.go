@@ -80,6 +80,10 @@ func assemble(ctx context.Context, group *lifecycle.Group, cfg Config, log *slog
 		return nil, err
 	}
 
+	if err := p.compare(group); err != nil { //nolint:contextcheck // its pool lives as long as the process
+		return nil, err
+	}
+
 	// 4. The loops of this process's roles.
 	for _, role := range cfg.Roles {
 		if err := p.start(group, role); err != nil {
@@ -117,7 +121,7 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 	}, api.Deps{
 		Standing: seller{p.standing, p.pulse, p.health.skewed}, Rules: p.rules, Mirror: p.mirror, Direct: p.direct, Baselines: p.baselines, Stocks: p.shard, Log: p.producer, Statuses: p.statuses, Payments: pay, Reviews: p.shard,
 		Orders: p.shard, Gates: p.gates, Permits: p.permits, Faults: p.health.faults, Clock: p.clock, Logger: p.log,
-		Library: p.mirror, Installed: p.shard, Runs: p.shard, Keys: p.rings(),
+		Library: p.mirror, Installed: p.shard, Runs: p.shard, Ledgers: p.ledgers, Keys: p.rings(),
 	})
 	opts := transport.ServerOptions{
 		Log: p.log, Dev: p.cfg.Dev, TLS: p.tls, Stopping: group.Stopping(), Authenticator: p.authenticator(), Authorizer: authorize,

@@ -21,6 +21,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/deletion"
 	"github.com/cellquota/cellquota/controlplane/drain"
 	"github.com/cellquota/cellquota/controlplane/election"
+	"github.com/cellquota/cellquota/controlplane/freeze"
 	"github.com/cellquota/cellquota/controlplane/handover"
 	"github.com/cellquota/cellquota/controlplane/hygiene"
 	"github.com/cellquota/cellquota/controlplane/intent"
@@ -37,6 +38,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/report/shards"
 	"github.com/cellquota/cellquota/controlplane/report/undersell"
 	"github.com/cellquota/cellquota/controlplane/report/verify"
+	"github.com/cellquota/cellquota/controlplane/reversal"
 	"github.com/cellquota/cellquota/controlplane/settle"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/topics"
@@ -100,6 +102,7 @@ type parts struct {
 	fencer   reclaim.Files
 	routes   *api.Routes
 	planner  *planner.Planner
+	freezes  *freeze.Watch
 	recovery *recovery.Driver
 	drains   *drain.Driver
 	election *election.Election
@@ -233,11 +236,12 @@ func (p *parts) leadership(group *lifecycle.Group) (err error) {
 	p.settle = settle.New(settle.Config{Interval: p.cfg.Settle.Interval, After: p.cfg.Settle.After}, settle.Deps{
 		Store: p.store, View: p.view, Shards: p.shards, Mirrors: p.mirrors(), Cells: usages{p.hub}, Archive: p.archive, Metrics: p.metrics, Clock: p.clock, Log: p.log,
 	})
+	p.freezes = freeze.New(0, p.view, p.shards, p.clock, p.log)
 	p.planner = planner.New(planner.Config{
 		Interval: p.cfg.Planner.Interval, AckTimeout: p.cfg.Publish.AckTimeout, ReportStaleAfter: p.cfg.Link.ReportStaleAfter,
 		RebalanceEvery: p.cfg.Planner.RebalanceEvery, RebalanceHorizon: p.cfg.Planner.RebalanceHorizon,
 	}, planner.Deps{
-		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Witness: recovery.Witness{Open: p.openShard}, Clock: p.clock, Log: p.log,
+		Store: p.store, View: p.view, Cells: p.hub, Edges: p.routes, Operations: p.drivers(), Witness: recovery.Witness{Open: p.openShard}, Freezes: p.freezes, Clock: p.clock, Log: p.log,
 	})
 	p.routes.Acked = p.planner.Wake
 	p.keeper, err = audit.NewKeeper(p.cfg.Audit.Keep, audit.KeeperDeps{
@@ -277,6 +281,7 @@ func (p *parts) drivers() planner.ByKind {
 	p.recovery = &recovery.Driver{Store: p.store, View: p.view, Open: p.openShard, Clock: p.clock, Log: p.log}
 	return planner.ByKind{
 		core.OperationRecover:   p.recovery,
+		core.OperationReverse:   reversal.Driver{Store: p.store, View: p.view, Cells: p.reconcile()},
 		core.OperationFence:     fences,
 		core.OperationReclaim:   fences,
 		core.OperationRestore:   fences,
@@ -304,6 +309,7 @@ const peerPulse = 500 * time.Millisecond
 func (p *parts) lead(ctx context.Context, leader core.Leader) error {
 	loops, ctx := errgroup.WithContext(ctx)
 	loops.Go(func() error { return p.planner.Lead(ctx, leader) })
+	loops.Go(func() error { return p.freezes.Lead(ctx) })
 	loops.Go(func() error { return p.hub.Lead(ctx, leader, p.planner) })
 	loops.Go(func() error { return p.keeper.Lead(ctx, leader) })
 	loops.Go(func() error { return p.settle.Lead(ctx, leader) })
@@ -336,6 +342,11 @@ func (p *parts) dialCell(addr string) (*grpc.ClientConn, error) {
 
 func (p *parts) mirrors() api.Mirrors { return api.Mirrors{View: p.view, Dial: p.dialCell} }
 
+// reconcile shows and repairs what differs between the cells' ledgers.
+func (p *parts) reconcile() *api.Reconcile {
+	return &api.Reconcile{View: p.view, Reader: p.shards, Dial: p.dialCell, Reversals: p.intent}
+}
+
 // register lists the services.
 func (p *parts) register(server *grpc.Server) error {
 	dial := p.dialCell
@@ -364,7 +375,7 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterAccessServiceServer(server, &api.Access{Intent: p.intent, View: p.view, Routes: p.routes, Cells: p.hub, Peers: p.peers})
 	pb.RegisterOperationServiceServer(server, &api.Operations{Intent: p.intent, Reader: operation.Reader{View: p.view}})
 	pb.RegisterOrderServiceServer(server, &api.Refunds{View: p.view, Dial: dial})
-	pb.RegisterReconcileServiceServer(server, &api.Reconcile{View: p.view, Reader: p.shards, Dial: dial})
+	pb.RegisterReconcileServiceServer(server, p.reconcile())
 	pb.RegisterCellLinkServiceServer(server, p.hub)
 	return nil
 }

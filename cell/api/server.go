@@ -10,6 +10,7 @@ import (
 	"github.com/cellquota/cellquota/cell/admission"
 	"github.com/cellquota/cellquota/cell/campaigns"
 	"github.com/cellquota/cellquota/cell/payment"
+	"github.com/cellquota/cellquota/cell/reconcile"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/cell/status"
 	"github.com/cellquota/cellquota/internal/clock"
@@ -107,6 +108,11 @@ type Runs interface {
 	AskRun(ctx context.Context, r shard.ReconcileRun, reason string) (shard.ReconcileRun, error)
 }
 
+// Ledgers repairs findings; *reconcile.Loop is one.
+type Ledgers interface {
+	Repair(ctx context.Context, a reconcile.Ask) (reconcile.Answer, error)
+}
+
 // Settings are the bounds of the package. Zero values take the defaults in brackets.
 type Settings struct {
 	Cell          ids.CellID
@@ -161,6 +167,8 @@ type Deps struct {
 	Installed Installed
 	// Runs keeps full comparisons of the ledgers that were asked for.
 	Runs Runs
+	// Ledgers repairs what differs between them.
+	Ledgers Ledgers
 	// Keys are the key sets of this process, by use; for Shadow.
 	Keys   []*signed.Ring
 	Clock  clock.Clock

@@ -15,6 +15,8 @@ import (
 var (
 	// errNoOrder: no such order here, or not of this user.
 	errNoOrder = errors.New("no such order of this user in this cell")
+	// errNoFinding: this shard has no such finding.
+	errNoFinding = errors.New("no such finding in this cell")
 	// errFenced: this process may not write; nothing was done.
 	errFenced = errors.New("this cell may not write now: it is fenced or has not registered")
 )
@@ -36,6 +38,8 @@ func Kinds() []rpcstatus.Kind {
 		{Err: shard.ErrPaymentMismatch, Code: codes.FailedPrecondition, Reason: "PAYMENT_MISMATCH"},
 		{Err: shard.ErrOrderUnknown, Code: codes.NotFound, Reason: "ORDER_UNKNOWN"},
 		{Err: errNoOrder, Code: codes.NotFound, Reason: "ORDER_NOT_FOUND"},
+		{Err: errNoFinding, Code: codes.NotFound, Reason: "UNKNOWN_FINDING"},
+		{Err: shard.ErrRepair, Code: codes.FailedPrecondition, Reason: "ACTION_REFUSED"},
 		{Err: errFenced, Code: codes.FailedPrecondition, Reason: "FENCED"},
 		{Err: shard.ErrUnavailable, Code: codes.Unavailable, Reason: "SHARD_UNAVAILABLE"},
 		{Err: shard.ErrUnknownCommit, Code: codes.Unknown, Reason: "COMMIT_UNKNOWN"},

@@ -115,6 +115,9 @@ func judgeShard(f *facts, b bounds) []shard.Finding {
 		out = append(out, f.finding(shard.StateMismatch, shard.FindingReview, "", "outcome", "its message ended %s %s and a reservation is %s", in.Outcome, in.Reason, h.State))
 	}
 	if h.Order == "" {
+		if h.State == reservation.Released && len(reserves) == 1 && len(f.entriesOf("CONFIRM")) == 0 && len(f.entriesOf("RELEASE")) == 1 {
+			return out // it was given up, by a repair
+		}
 		return append(out, f.withoutOrder(reserves))
 	}
 	out = append(out, f.quantities(reserves)...)
@@ -267,6 +270,8 @@ func (f *facts) outcome() (state pb.RequestState, known bool, at time.Time) {
 	switch h, in := f.hold, f.inbox; {
 	case h != nil && h.State == reservation.ManualReview:
 		return pb.RequestState_REQUEST_STATE_MANUAL_REVIEW, true, h.UpdatedAt
+	case h != nil && h.Order == "": // given up by a repair; held, nobody knows
+		return pb.RequestState_REQUEST_STATE_CLOSED, h.State == reservation.Released, h.UpdatedAt
 	case h != nil:
 		return map[reservation.OrderState]pb.RequestState{
 			reservation.PendingPayment: pb.RequestState_REQUEST_STATE_PENDING_PAYMENT, reservation.OrderPaid: pb.RequestState_REQUEST_STATE_PAID,
@@ -292,7 +297,7 @@ func (f *facts) notGivenBack() string {
 		}
 		return ""
 	}
-	if f.hold.OrderState != reservation.OrderClosed || m.released {
+	if f.hold.State != reservation.Released || m.released {
 		return ""
 	}
 	for _, e := range f.entriesOf("RELEASE") {

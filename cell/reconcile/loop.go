@@ -21,7 +21,7 @@ type Shard interface {
 	Writer() (shard.Writer, bool)
 	ReconcileKnown(ctx context.Context) (bool, error)
 	ClaimReconcile(ctx context.Context, owner string, lease time.Duration) (shard.Walk, error)
-	AdvanceReconcile(ctx context.Context, owner string, cursor ids.ReservationID, ended bool) error
+	AdvanceReconcile(ctx context.Context, owner string, cursor ids.ReservationID, ended bool, took time.Duration) error
 	ReleaseReconcile(ctx context.Context, owner string) error
 	NextRun(ctx context.Context) (shard.ReconcileRun, bool, error)
 	BeginRun(ctx context.Context, id string) error
@@ -34,6 +34,9 @@ type Shard interface {
 	OpenFindings(ctx context.Context, limit int) ([]shard.Finding, error)
 	LookedFindings(ctx context.Context, list []string) error
 	FindingCounts(ctx context.Context) ([]shard.FindingCount, error)
+	Finding(ctx context.Context, id string) (shard.Finding, error)
+	FrozenBy(ctx context.Context, campaign ids.CampaignID, sku ids.SKUID) (string, error)
+	Repairs
 }
 
 // Mirror is Redis as the loop needs it; *admission.Client is one.
@@ -45,6 +48,11 @@ type Mirror interface {
 	ReadMarks(ctx context.Context, scope admission.Scope, build ids.Build, users []string) ([]admission.Mark, error)
 	Trails(ctx context.Context, scope admission.Scope, build ids.Build, of []admission.Seen) ([]admission.Trail, error)
 	GivenBack(ctx context.Context, scope admission.Scope, build ids.Build, effects []string) ([]bool, error)
+}
+
+// Log takes messages again; *relay.Producer is one.
+type Log interface {
+	Produce(list []admission.Granted, done func(admission.Granted, error))
 }
 
 // Place is one SKU of one mirror.
@@ -65,6 +73,11 @@ type Config struct {
 	Overdue  time.Duration // an order that should be closed; 0: 1 m
 	Confirm  time.Duration // between the two looks; 0: 1 s
 	Lease    time.Duration // of the claim; 0: 15 s
+	// RepairTries and RepairFor are the budget of automatic repairs of one finding; 0: 10, and 1 m.
+	RepairTries int
+	RepairFor   time.Duration
+	// ProposeOnly: nothing is repaired by itself; what would be waits for a person.
+	ProposeOnly bool
 }
 
 func (c Config) withDefaults() Config {
@@ -78,6 +91,7 @@ func (c Config) withDefaults() Config {
 		{&c.Overdue, time.Minute},
 		{&c.Confirm, time.Second},
 		{&c.Lease, 15 * time.Second},
+		{&c.RepairFor, time.Minute},
 	} {
 		if *d.field <= 0 {
 			*d.field = d.value
@@ -85,6 +99,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Page <= 0 {
 		c.Page = 1000
+	}
+	if c.RepairTries <= 0 {
+		c.RepairTries = 10
 	}
 	if c.Rate <= 0 {
 		c.Rate = 20_000
@@ -108,6 +125,7 @@ type Loop struct {
 	pages   Pages
 	mirror  Mirror
 	scopes  func() []Place
+	sender  Log
 	deps    Deps
 	log     *slog.Logger
 	metrics *metrics
@@ -121,7 +139,7 @@ type Loop struct {
 }
 
 // New makes a loop over the mirrors that scopes names at each cycle.
-func New(cfg Config, s Shard, pages Pages, m Mirror, scopes func() []Place, deps Deps) (*Loop, error) {
+func New(cfg Config, s Shard, pages Pages, m Mirror, sender Log, scopes func() []Place, deps Deps) (*Loop, error) {
 	if cfg.Owner == "" || cfg.Cell == "" {
 		return nil, errors.New("reconcile: owner and cell must not be empty")
 	}
@@ -131,7 +149,7 @@ func New(cfg Config, s Shard, pages Pages, m Mirror, scopes func() []Place, deps
 		return nil, err
 	}
 	return &Loop{
-		cfg: cfg, cell: cfg.Cell, bounds: bounds{cfg.InFlight, cfg.Settle, cfg.Overdue}, shard: s, pages: pages, mirror: m, scopes: scopes, deps: deps,
+		cfg: cfg, cell: cfg.Cell, bounds: bounds{cfg.InFlight, cfg.Settle, cfg.Overdue}, shard: s, pages: pages, mirror: m, sender: sender, scopes: scopes, deps: deps,
 		log: deps.Logger, metrics: ms,
 	}, nil
 }
@@ -196,13 +214,16 @@ func (l *Loop) Cycle(ctx context.Context) error {
 	started := l.deps.Clock.Now()
 	err = w.whole(ctx, at.Cursor)
 	if err == nil {
-		err = l.shard.AdvanceReconcile(ctx, l.cfg.Owner, "", true)
+		err = l.shard.AdvanceReconcile(ctx, l.cfg.Owner, "", at.Cursor == "", l.deps.Clock.Now().Sub(started))
 		l.metrics.cycled(l.deps.Clock.Now().Sub(started), w)
 	}
 	if errors.Is(err, errRun) {
 		err = l.runs(ctx)
 	}
-	return errors.Join(err, l.lookAfter(ctx))
+	if err != nil {
+		return err
+	}
+	return l.lookAfter(ctx)
 }
 
 // runs does every full comparison that was asked for.
@@ -249,7 +270,7 @@ func (w *walk) between(ctx context.Context, rows int, cursor ids.ReservationID) 
 		}
 		w.claimed = w.deps.Clock.Now()
 		if w.paced && cursor != "" {
-			if err := w.shard.AdvanceReconcile(ctx, w.cfg.Owner, cursor, false); err != nil {
+			if err := w.shard.AdvanceReconcile(ctx, w.cfg.Owner, cursor, false, 0); err != nil {
 				return err
 			}
 		}
@@ -268,6 +289,9 @@ func (w *walk) keep(ctx context.Context, f shard.Finding) error {
 	var said any
 	if head, ok := w.heads[place{f.Campaign, f.SKU}]; ok && f.Kind.Freezes() {
 		said = head
+	}
+	if w.cfg.ProposeOnly && f.State == shard.FindingOpen && f.Action != "" {
+		f.State = shard.FindingProposed
 	}
 	fresh, err := w.shard.RecordFinding(ctx, f, said)
 	if err != nil {

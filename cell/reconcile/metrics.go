@@ -67,6 +67,14 @@ func (m *metrics) found(k shard.FindingKind) {
 	}
 }
 
+// repaired counts a repair; a refused one is REFUSED.
+func (m *metrics) repaired(a shard.RepairAction, outcome string, err error) {
+	if err != nil {
+		outcome = "REFUSED"
+	}
+	m.repairs.WithLabelValues(string(a), outcome).Inc()
+}
+
 // counts sets the gauge from the rows; a process that stopped comparing shows zero.
 func (m *metrics) counts(list []shard.FindingCount) {
 	of := map[shard.FindingKind]int64{}

@@ -90,7 +90,11 @@ func (w *walk) missing(s shard.StockFact, m admission.Facts) (n int64, comparabl
 	if s.Pending > 0 || m.StreamLength > 0 || m.Build != s.Raised || m.LastNumber > s.Number { // a return was debited here and is not applied there
 		return 0, false
 	}
-	return int64(s.Units[0]) - w.parked[p] - m.OutstandingUnits - w.explained[p] - m.Stock, true
+	waiting := m.OutstandingUnits
+	if m.Outstanding == 0 {
+		waiting = 0 // a message that was lost takes its units out of no count
+	}
+	return int64(s.Units[0]) - w.parked[p] - waiting - w.explained[p] - m.Stock, true
 }
 
 // mirrorStocks reads the mirrors' stocks without their clocks.

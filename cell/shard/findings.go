@@ -90,6 +90,7 @@ type Finding struct {
 	FoundAt time.Time
 	Due     bool          // the next automatic repair may be tried
 	Trying  time.Duration // since the first one
+	Gone    bool          // the last comparison of everything did not meet it
 }
 
 // Walk is how far the comparison of this cell is.
@@ -112,10 +113,10 @@ func (s *Store) ClaimReconcile(ctx context.Context, owner string, lease time.Dur
 	return w, err
 }
 
-// AdvanceReconcile records how far owner came; ended closes a cycle. ErrBusy: it is another's walk now.
-func (s *Store) AdvanceReconcile(ctx context.Context, owner string, cursor ids.ReservationID, ended bool) error {
+// AdvanceReconcile records how far owner came; ended closes a cycle, which took so long. ErrBusy: it is another's walk now.
+func (s *Store) AdvanceReconcile(ctx context.Context, owner string, cursor ids.ReservationID, ended bool, took time.Duration) error {
 	return s.inTx(ctx, "advance_reconcile", needSettle, func(ctx context.Context, t tx) error {
-		tag, err := t.Exec(ctx, sql("reconcile_advance"), owner, cursor, ended)
+		tag, err := t.Exec(ctx, sql("reconcile_advance"), owner, cursor, ended, took.Seconds())
 		if err == nil && tag.RowsAffected() == 0 {
 			return fmt.Errorf("%w: another process compares the ledgers", ErrBusy)
 		}
@@ -267,7 +268,7 @@ func scanFinding(row pgx.CollectableRow) (Finding, error) {
 	var f Finding
 	var trying float64
 	err := row.Scan(&f.ID, &f.Kind, &f.Campaign, &f.SKU, &f.User, &f.Request, &f.Event, &f.Reservation, &f.Order, &f.Entry, &f.Units, &f.State, &f.Action,
-		&f.Detail, &f.Owner, &f.Tries, &f.FoundAt, &f.Due, &trying)
+		&f.Detail, &f.Owner, &f.Tries, &f.FoundAt, &f.Due, &trying, &f.Gone)
 	f.Trying = time.Duration(trying * float64(time.Second))
 	return f, err
 }

@@ -8,7 +8,8 @@ RETURNING cursor, cycle;
 
 -- name: reconcile_advance
 UPDATE cellquota.reconcile_walk SET cursor = $2, cycle = cycle + CASE WHEN $3::bool THEN 1 ELSE 0 END,
-  ended_at = CASE WHEN $3::bool THEN cellquota.now() ELSE ended_at END WHERE claimed_by = $1;
+  ended_at = CASE WHEN $3::bool THEN cellquota.now() ELSE ended_at END,
+  began_at = CASE WHEN $3::bool THEN cellquota.now() - make_interval(secs => $4::float8) ELSE began_at END WHERE claimed_by = $1;
 
 -- name: reconcile_release
 UPDATE cellquota.reconcile_walk SET claimed_by = '', claimed_until = NULL WHERE claimed_by = $1;
@@ -48,13 +49,15 @@ RETURNING (xmax = 0 OR f.found_at = f.looked_at) AS fresh;
 
 -- name: finding_read
 SELECT finding_id, kind, campaign_id, sku_id, user_id, request_id, event_id, reservation_id, order_id, coalesce(entry_id, 0), units, state, action, detail, owner, tries, found_at,
-  next_try_at IS NULL OR next_try_at <= cellquota.now(), extract(epoch FROM cellquota.now() - coalesce(first_try_at, cellquota.now()))::float8
+  next_try_at IS NULL OR next_try_at <= cellquota.now(), extract(epoch FROM cellquota.now() - coalesce(first_try_at, cellquota.now()))::float8,
+  coalesce(looked_at < (SELECT began_at FROM cellquota.reconcile_walk), false)
 FROM cellquota.findings WHERE finding_id = $1;
 
 -- Open ones, the longest unlooked first.
 -- name: finding_open
 SELECT finding_id, kind, campaign_id, sku_id, user_id, request_id, event_id, reservation_id, order_id, coalesce(entry_id, 0), units, state, action, detail, owner, tries, found_at,
-  next_try_at IS NULL OR next_try_at <= cellquota.now(), extract(epoch FROM cellquota.now() - coalesce(first_try_at, cellquota.now()))::float8
+  next_try_at IS NULL OR next_try_at <= cellquota.now(), extract(epoch FROM cellquota.now() - coalesce(first_try_at, cellquota.now()))::float8,
+  coalesce(looked_at < (SELECT began_at FROM cellquota.reconcile_walk), false)
 FROM cellquota.findings WHERE state IN ('OPEN', 'PROPOSED', 'MANUAL_REVIEW') ORDER BY looked_at NULLS FIRST LIMIT $1;
 
 -- name: finding_looked
@@ -146,3 +149,8 @@ SELECT sku_id FROM cellquota.skus WHERE campaign_id = $1 ORDER BY sku_id LIMIT 1
 UPDATE cellquota.reservations r SET state = 'RELEASED', reason = CASE WHEN r.state = 'RELEASED' THEN r.reason ELSE 'CANCELLED' END, updated_at = cellquota.now()
 WHERE r.reservation_id = $1 AND (r.state = 'RESERVED' AND NOT EXISTS (SELECT FROM cellquota.orders o WHERE o.reservation_id = r.reservation_id) OR r.state NOT IN ('RESERVED', 'CONFIRMED', 'MANUAL_REVIEW'))
   AND NOT EXISTS (SELECT FROM cellquota.v_reconcile_entries e WHERE e.business_no = r.reservation_id AND e.action IN ('CONFIRM', 'RELEASE') AND NOT e.reversed);
+
+-- A person's republish or return: the cell looks after it again.
+-- name: finding_reopen
+UPDATE cellquota.findings SET state = 'OPEN', tries = 0, first_try_at = NULL, next_try_at = cellquota.now() + make_interval(secs => $2::float8), action = $3
+WHERE finding_id = $1 AND state NOT IN ('REPAIRED');

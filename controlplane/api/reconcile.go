@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/cellquota/cellquota/controlplane/access"
+	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/report/shards"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -31,6 +34,8 @@ type Reconcile struct {
 	Reader *shards.Reader
 	// Dial reaches a process of a cell.
 	Dial func(addr string) (*grpc.ClientConn, error)
+	// Reversals begins what a second person must approve.
+	Reversals *intent.Service
 }
 
 // openStates are what a list shows unless it is told otherwise.
@@ -247,6 +252,76 @@ func (h *Reconcile) RunReconcile(ctx context.Context, req *pb.RunReconcileReques
 
 // runsAtOnce bounds the cells that compare at the same time for one call: a platform may have a thousand.
 const runsAtOnce = 16
+
+// incidents is what an incident may be called: it stands in an operation's subject.
+var incidents = regexp.MustCompile(`^[A-Za-z0-9._#:-]{1,64}$`)
+
+// RepairFinding hands a repair to the finding's cell; a reversal waits for a second person first.
+func (h *Reconcile) RepairFinding(ctx context.Context, req *pb.RepairFindingRequest) (*pb.RepairFindingResponse, error) {
+	var f fields
+	id, reason := f.operation("operation_id", req.GetOperationId()), f.reason(req.GetReason(), true)
+	reverses := req.GetAction() == pb.RepairAction_REPAIR_ACTION_REVERSE
+	switch {
+	case req.GetIncident() != "" && !incidents.MatchString(req.GetIncident()):
+		f.add("incident", "must be [A-Za-z0-9._#:-]{1,64}")
+	case reverses && req.GetIncident() == "":
+		f.add("incident", "is required for REVERSE")
+	}
+	if req.GetAction() == pb.RepairAction_REPAIR_ACTION_UNSPECIFIED && req.GetOwner() == "" {
+		f.add("action", "must be given, unless only the owner changes")
+	}
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	s := h.View.Snapshot()
+	found, cell, err := h.find(ctx, s, req.GetFindingId())
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.RepairFindingResponse{Finding: found.GetFinding(), OperationId: id}
+	if reverses {
+		op, err := h.Reversals.ReverseEntry(ctx, caller(ctx), id, core.Reversal{Finding: req.GetFindingId(), Incident: req.GetIncident()}, reason, req.GetValidateOnly())
+		if err != nil {
+			return nil, err
+		}
+		out.Detail = "waits for a second person's approval"
+		if op.ID != "" {
+			out.Operation = convert.Operation(op)
+		}
+		return out, nil
+	}
+	who := access.Name(ctx)
+	got, err := h.repairIn(ctx, cell, &pb.CellReconcileServiceRepairRequest{
+		FindingId: req.GetFindingId(), Action: req.GetAction(), Actor: who, Reason: reason, Incident: req.GetIncident(), ValidateOnly: req.GetValidateOnly(), Owner: req.GetOwner(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Outcome, out.Detail = got.GetOutcome(), got.GetDetail()
+	if !req.GetValidateOnly() {
+		if after, _, err := h.find(ctx, s, req.GetFindingId()); err == nil {
+			out.Finding = after.GetFinding()
+		}
+	}
+	return out, nil
+}
+
+// RepairIn carries a repair out in the finding's cell.
+func (h *Reconcile) RepairIn(ctx context.Context, in *pb.CellReconcileServiceRepairRequest) (*pb.CellReconcileServiceRepairResponse, error) {
+	_, cell, err := h.find(ctx, h.View.Snapshot(), in.GetFindingId())
+	if err != nil {
+		return nil, err
+	}
+	return h.repairIn(ctx, cell, in)
+}
+
+func (h *Reconcile) repairIn(ctx context.Context, cell ids.CellID, in *pb.CellReconcileServiceRepairRequest) (out *pb.CellReconcileServiceRepairResponse, err error) {
+	err = h.ask(ctx, cell, func(ctx context.Context, c pb.CellReconcileServiceClient) (err error) {
+		out, err = c.Repair(ctx, in)
+		return err
+	})
+	return out, err
+}
 
 // ask calls a process of the cell, and another one where it does not answer.
 func (h *Reconcile) ask(ctx context.Context, cell ids.CellID, call func(context.Context, pb.CellReconcileServiceClient) error) error {

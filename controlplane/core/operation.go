@@ -30,7 +30,12 @@ const (
 	OperationRebalance = "rebalance"
 	// OperationHandOver gives buckets of a campaign to another cell.
 	OperationHandOver = "handover"
+	// OperationReverse adds the opposite of a ledger entry that a finding names.
+	OperationReverse = "reverse-entry"
 )
+
+// StepReverse is the one step of a reversal.
+const StepReverse = "reverse"
 
 // Operation is a long operation. It lives in etcd; any replica shows it and the
 // leader drives it. Its state moves by the verbs below only.

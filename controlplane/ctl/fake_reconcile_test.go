@@ -49,3 +49,17 @@ func (l *ledgers) RunReconcile(_ context.Context, in *pb.RunReconcileRequest) (*
 	}
 	return &pb.RunReconcileResponse{Runs: []*pb.ReconcileRun{run}, Done: l.asked > 1, OperationId: in.GetOperationId()}, nil
 }
+
+func (l *ledgers) RepairFinding(_ context.Context, in *pb.RepairFindingRequest) (*pb.RepairFindingResponse, error) {
+	l.f.note(in)
+	out := &pb.RepairFindingResponse{Finding: difference, OperationId: in.GetOperationId()}
+	switch {
+	case in.GetValidateOnly():
+		out.Detail = "it would be recorded"
+	case in.GetAction() == pb.RepairAction_REPAIR_ACTION_REVERSE:
+		out.Operation = &pb.Operation{OperationId: in.GetOperationId(), State: pb.OperationState_OPERATION_STATE_PENDING}
+	default:
+		out.Outcome, out.Detail = "DONE", "owner "+in.GetOwner()
+	}
+	return out, nil
+}

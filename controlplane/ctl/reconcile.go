@@ -18,7 +18,7 @@ import (
 
 func (c *cli) reconcileCommand() *cobra.Command {
 	return group("reconcile", "Show and repair differences between the ledgers of cells", "  cellctl reconcile list\n  cellctl reconcile run --campaign double-eleven",
-		c.reconcileList(), c.reconcileShow(), c.reconcileRun())
+		c.reconcileList(), c.reconcileShow(), c.reconcileRun(), c.reconcileRepair())
 }
 
 // findingFilter are the flags of a list.
@@ -218,4 +218,50 @@ func findingWords(out *pb.ListFindingsResponse, err error) string {
 		text += "; " + u.GetCellId() + " does not answer"
 	}
 	return text
+}
+
+var repairActions = []string{"republish", "return", "tombstone", "reverse", "release"}
+
+func (c *cli) reconcileRepair() *cobra.Command {
+	var m mutation
+	var action, incident, owner string
+	cmd := &cobra.Command{
+		Use: "repair FINDING --action ACTION", Short: "Repair a finding by added rows, or assign it", Args: takes("FINDING"),
+		Long: "republish sends the event, or the effects of its outcome, once more under the original ids; return gives the\n" +
+			"units back to the mirror by reservation id; tombstone records that the event will never be an order;\n" +
+			"release gives up a place or a reservation that nothing stands behind, or ends a MANUAL_REVIEW; reverse adds\n" +
+			"the opposite of a ledger entry, and needs --incident and a second person (cellctl approval approve ID). A\n" +
+			"repeat changes nothing. Where the ledgers agree by now the finding is closed, whatever the action.",
+		Example: "  cellctl reconcile repair cell-1.f… --action tombstone --reason 'message lost with the disk' --dry-run\n  cellctl reconcile repair cell-1.f… --action reverse --incident INC-4711 --reason 'entry written twice'\n  cellctl reconcile repair cell-1.f… --owner maria --reason 'looks after it'",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if action != "" && !slices.Contains(repairActions, action) || action == "" && owner == "" {
+				return usage("--action %q: must be one of %s", action, strings.Join(repairActions, ", "))
+			}
+			if err := m.begin(c); err != nil {
+				return err
+			}
+			return c.speak(cmd.Context(), target.SRE, func(ctx context.Context, cp *client.Client) error {
+				out, err := call(ctx, c, cp.Reconcile.RepairFinding, &pb.RepairFindingRequest{
+					FindingId: args[0], Action: pb.RepairAction(pb.RepairAction_value["REPAIR_ACTION_"+strings.ToUpper(action)]), OperationId: m.operationID,
+					Reason: m.why(cmd), Incident: incident, ValidateOnly: m.dryRun, Owner: owner,
+				})
+				if err != nil {
+					return fmt.Errorf("repair %s: %w", args[0], err)
+				}
+				v := render.View{Message: out, Tables: []render.Table{findingTable(out.GetFinding())}, Lines: []string{strings.TrimSpace(out.GetOutcome() + " " + out.GetDetail())}}
+				if op := out.GetOperation(); op != nil {
+					v.Lines = append(v.Lines, "operation "+op.GetOperationId()+" "+render.Word(op.GetState())+": cellctl approval approve "+op.GetOperationId())
+				}
+				return c.show(v)
+			})
+		},
+	}
+	m.flags(cmd)
+	m.reasonFlag(cmd)
+	f := cmd.Flags()
+	f.StringVar(&action, "action", "", strings.Join(repairActions, ", "))
+	f.StringVar(&incident, "incident", "", "incident that explains it; required for reverse and for ending a MANUAL_REVIEW")
+	f.StringVar(&owner, "owner", "", "who looks after the finding from now on")
+	fixed(cmd, "action", repairActions...)
+	return cmd
 }

@@ -64,6 +64,7 @@ type Planner struct {
 	edges      Edges
 	operations Operations
 	witness    Witness
+	freezes    Freezes
 	clock      clock.Clock
 	log        *slog.Logger
 	wake       chan struct{}
@@ -81,6 +82,7 @@ type Deps struct {
 	Edges      Edges
 	Operations Operations
 	Witness    Witness // nil: a silent cell is waited for
+	Freezes    Freezes // nil: nothing is held
 	Clock      clock.Clock
 	Log        *slog.Logger
 }
@@ -88,7 +90,7 @@ type Deps struct {
 // New makes a planner; it does nothing before Lead.
 func New(cfg Config, d Deps) *Planner {
 	return &Planner{
-		cfg: cfg.withDefaults(), store: d.Store, view: d.View, cells: d.Cells, edges: d.Edges, operations: d.Operations, witness: d.Witness,
+		cfg: cfg.withDefaults(), store: d.Store, view: d.View, cells: d.Cells, edges: d.Edges, operations: d.Operations, witness: d.Witness, freezes: d.Freezes,
 		clock: d.Clock, log: d.Log, wake: make(chan struct{}, 1), settler: newSettler(d.Store), memory: newMemory(core.Leader{}),
 	}
 }

@@ -273,6 +273,7 @@ func (o *operations) drive(by planner.Operations) {
 
 // rig is a planner over a real etcd, with cells that behave.
 type rig struct {
+	held       held
 	t          testing.TB
 	etcd       *testkit.EtcdCluster
 	store      *store.Store
@@ -295,6 +296,15 @@ type noShards struct{}
 func (noShards) Install(context.Context, core.CellSpec) (int64, error) { return 1, nil }
 func (noShards) Held(context.Context, core.CellSpec) (int64, error)    { return 1, nil }
 func (noShards) Ensure(context.Context, core.KafkaSpec) error          { return nil }
+
+// held is what findings hold: cell → why.
+type held struct{ sync.Map }
+
+func (h *held) Why(cell ids.CellID, _ core.BookKey) string {
+	why, _ := h.Load(cell)
+	text, _ := why.(string)
+	return text
+}
 
 func newRig(t testing.TB) *rig { t.Helper(); return newPacedRig(t, 20*time.Millisecond) }
 
@@ -336,7 +346,7 @@ func (r *rig) follow(s *store.Store) (*view.View, *planner.Planner) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = v.Run(ctx) }()
 	r.t.Cleanup(func() { cancel(); <-done })
-	d := planner.Deps{Store: s, View: v, Cells: r.cells, Edges: r.edges, Operations: r.operations, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)}
+	d := planner.Deps{Store: s, View: v, Cells: r.cells, Edges: r.edges, Operations: r.operations, Freezes: &r.held, Clock: clock.System(), Log: slog.New(slog.DiscardHandler)}
 	if r.log != nil {
 		d.Log = r.log
 	}

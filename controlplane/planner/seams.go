@@ -44,6 +44,12 @@ type Cells interface {
 	Report(cell ids.CellID, key core.BookKey) (supply.Report, bool)
 }
 
+// Freezes tells which SKUs of a cell stand still. freeze.Watch implements it.
+type Freezes interface {
+	// Why names what holds a SKU of a cell, in words; "": nothing does.
+	Why(cell ids.CellID, key core.BookKey) string
+}
+
 // Edges knows which edges follow the replicas' routes. api.Routes implements it.
 type Edges interface {
 	// Behind lists the connected edges that have not acknowledged a view that

@@ -117,6 +117,8 @@ func (p *Planner) positions(s view.Snapshot, c core.Campaign, book core.Book, ow
 		pos.Report, pos.Reported = p.cells.Report(id, book.Key)
 		if reporter, linked := p.cells.Reporter(id); !linked || !p.mayBeGranted(id, reporter.Stream) {
 			pos.Barred = "its shard was not compared with the books over its present stream"
+		} else if p.freezes != nil {
+			pos.Barred = p.freezes.Why(id, book.Key)
 		}
 		out = append(out, pos)
 	}

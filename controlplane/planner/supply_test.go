@@ -125,6 +125,7 @@ func TestAutoTopUpsShrinkToTheLastUnit(t *testing.T) {
 // of another fence version, an unapplied grant, no comparison under this leader over its present stream.
 func TestAutoTopUpLeavesAlone(t *testing.T) {
 	for name, spoil := range map[string]func(*rig){
+		"a SKU that a finding holds": func(r *rig) { r.held.Store(ids.CellID("cell-2"), "FROZEN: finding f is open") },
 		"a suspect cell": func(r *rig) {
 			c, _ := r.view.Snapshot().Cell("cell-2")
 			for _, in := range r.view.Snapshot().Instances(c.Spec.ID) {

@@ -43,7 +43,8 @@ CREATE TABLE cellquota.reconcile_walk (
   claimed_until timestamptz,
   cursor        text COLLATE "C" NOT NULL DEFAULT '',  -- reservation up to which this cycle has come
   cycle         bigint NOT NULL DEFAULT 0,             -- cycles that ended
-  ended_at      timestamptz                            -- of the last one
+  ended_at      timestamptz,                           -- of the last one
+  began_at      timestamptz                            -- of the last one that ended
 );
 INSERT INTO cellquota.reconcile_walk DEFAULT VALUES;
 
@@ -79,7 +80,7 @@ CREATE VIEW cellquota.v_finding_details AS SELECT finding_id, kind, campaign_id,
   FROM cellquota.findings;
 CREATE VIEW cellquota.v_finding_repairs AS SELECT repair_id, finding_id, action, outcome, detail, actor, reason, incident, approval_id, approver, at FROM cellquota.finding_repairs;
 CREATE VIEW cellquota.v_reconcile_runs AS SELECT run_id, campaign_id, actor, reason, asked_at, started_at, ended_at, requests, found, detail FROM cellquota.reconcile_runs;
-CREATE VIEW cellquota.v_reconcile_walk AS SELECT claimed_by, claimed_until, cursor, cycle, ended_at FROM cellquota.reconcile_walk;
+CREATE VIEW cellquota.v_reconcile_walk AS SELECT claimed_by, claimed_until, cursor, cycle, ended_at, began_at FROM cellquota.reconcile_walk;
 
 -- The three streams of the database's ledgers, each in the order of reservations, as reconcile reads them
 -- from the shard or a standby.
