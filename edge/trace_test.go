@@ -60,8 +60,8 @@ func TestSpans(t *testing.T) {
 	}
 	want := map[string]string{"http.request.method": "GET", "http.response.status_code": "503", "cellquota.layer": "campaign", "cellquota.code": "NOT_READY", "http.route": "/v1/orders/{order}"}
 	for _, a := range spans[0].Attributes() {
-		if want[string(a.Key)] != a.Value.Emit() {
-			t.Errorf("%s is %q", a.Key, a.Value.Emit())
+		if want[string(a.Key)] != a.Value.String() {
+			t.Errorf("%s is %q", a.Key, a.Value.String())
 		}
 		delete(want, string(a.Key))
 	}
@@ -70,8 +70,8 @@ func TestSpans(t *testing.T) {
 	}
 	for _, s := range spans {
 		for _, a := range s.Attributes() {
-			if strings.Contains(a.Value.Emit(), "secret") || strings.Contains(a.Value.Emit(), "BREW") {
-				t.Errorf("%s has what a client sent: %s", a.Key, a.Value.Emit())
+			if strings.Contains(a.Value.String(), "secret") || strings.Contains(a.Value.String(), "BREW") {
+				t.Errorf("%s has what a client sent: %s", a.Key, a.Value.String())
 			}
 		}
 	}
