@@ -120,7 +120,7 @@ func judgeShard(f *facts, b bounds) []shard.Finding {
 		}
 		return append(out, f.withoutOrder(reserves))
 	}
-	out = append(out, f.quantities(reserves)...)
+	out = append(out, f.quantities()...)
 	out = append(out, f.states()...)
 	out = append(out, f.actions(reserves)...)
 	if len(out) > 0 {
@@ -164,7 +164,7 @@ func (f *facts) withoutOrder(reserves []shard.EntryFact) shard.Finding {
 }
 
 // quantities: one number of units, wherever it is written.
-func (f *facts) quantities(reserves []shard.EntryFact) []shard.Finding {
+func (f *facts) quantities() []shard.Finding {
 	h := f.hold
 	differ := func(what string, got int64) shard.Finding {
 		out := f.finding(shard.QuantityMismatch, shard.FindingReview, "", what, "the reservation is of %d units, its %s of %d", h.Quantity, what, got)

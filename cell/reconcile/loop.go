@@ -207,7 +207,7 @@ func (l *Loop) Cycle(ctx context.Context) error {
 		return err
 	}
 	l.claimed = l.deps.Clock.Now()
-	if err := l.runs(ctx); err != nil {
+	if err := l.Runs(ctx); err != nil {
 		return err
 	}
 	w := l.newWalk("", true)
@@ -218,7 +218,7 @@ func (l *Loop) Cycle(ctx context.Context) error {
 		l.metrics.cycled(l.deps.Clock.Now().Sub(started), w)
 	}
 	if errors.Is(err, errRun) {
-		err = l.runs(ctx)
+		err = l.Runs(ctx)
 	}
 	if err != nil {
 		return err
@@ -226,8 +226,8 @@ func (l *Loop) Cycle(ctx context.Context) error {
 	return l.lookAfter(ctx)
 }
 
-// runs does every full comparison that was asked for.
-func (l *Loop) runs(ctx context.Context) error {
+// Runs does every full comparison that was asked for.
+func (l *Loop) Runs(ctx context.Context) error {
 	for {
 		run, found, err := l.shard.NextRun(ctx)
 		if err != nil || !found {

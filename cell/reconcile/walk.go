@@ -87,9 +87,9 @@ func (w *walk) database(ctx context.Context, after ids.ReservationID) error {
 			break
 		}
 		w.requests++
-		if p := (place{}); f.inbox != nil && f.inbox.Outcome == shard.Parked {
-			if p = (place{f.inbox.Campaign, f.inbox.SKU}); w.heads[p].Build == f.inbox.Build {
-				w.parked[p] += int64(f.inbox.Quantity)
+		if in := f.inbox; in != nil && in.Outcome == shard.Parked {
+			if p := (place{in.Campaign, in.SKU}); w.heads[p].Build == in.Build {
+				w.parked[p] += int64(in.Quantity)
 			}
 		}
 		if len(judgeShard(f, w.bounds)) > 0 {

@@ -174,8 +174,11 @@ func (c *cli) waitRun(ctx context.Context, cp *client.Client, in *pb.RunReconcil
 			return out, err
 		}
 		silent := slices.ContainsFunc(out.GetRuns(), func(r *pb.ReconcileRun) bool { return r.GetEndedAt() == nil && r.GetDetail() == "" })
-		if !silent || c.Clock.Sleep(ctx, runPause) != nil {
+		if !silent {
 			return out, nil // what is left could not be asked
+		}
+		if err := c.Clock.Sleep(ctx, runPause); err != nil {
+			return out, nil //nolint:nilerr // the time is over: the last answer tells how far it is
 		}
 	}
 }

@@ -1,0 +1,75 @@
+package reconcile_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cellquota/cellquota/cell/reconcile"
+	"github.com/cellquota/cellquota/cell/reservation"
+	"github.com/cellquota/cellquota/cell/shard"
+	"github.com/cellquota/cellquota/cell/shard/shardtest"
+	"github.com/cellquota/cellquota/internal/clock"
+	"github.com/cellquota/cellquota/internal/ids"
+)
+
+// BenchmarkRun compares a SKU in full, a tenth of whose requests were ordered and the rest rejected, loaded
+// by the shard's own batches. One step of ten must cost ten times as much; a million, which takes minutes
+// to load, only with BENCH_FULL set.
+func BenchmarkRun(b *testing.B) {
+	for _, n := range []int{10_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			if n > 100_000 && os.Getenv("BENCH_FULL") == "" {
+				b.Skip("BENCH_FULL is not set")
+			}
+			s := loaded(b, n)
+			pages, err := s.Store.Ledgers(s.Ctx, shard.LedgersConfig{})
+			s.Must(err)
+			loop, err := reconcile.New(reconcile.Config{Cell: shardtest.Cell, Owner: "bench"}, s.Store, pages, nil, nil, func() []reconcile.Place { return nil },
+				reconcile.Deps{Clock: clock.System(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+			s.Must(err)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				_, err := s.Store.AskRun(s.Ctx, shard.ReconcileRun{ID: fmt.Sprint("run-", i), Actor: "bench"}, "")
+				s.Must(err)
+				s.Must(loop.Runs(s.Ctx))
+			}
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/float64(n)*1e6, "µs/request")
+			if open, err := s.Store.OpenFindings(s.Ctx, 1); err != nil || len(open) > 0 {
+				b.Fatalf("found %v %v", open, err)
+			}
+		})
+	}
+}
+
+// loaded is a shard with n requests behind it.
+func loaded(b *testing.B, n int) *shardtest.Shard {
+	b.Helper()
+	s := shardtest.New(b, 1)
+	_, err := s.Store.ApplyAdjustment(s.Ctx, shard.Adjustment{
+		ID: "g2", Campaign: shardtest.Campaign, SKU: shardtest.SKU, FenceVersion: 1, Number: 2, Kind: shard.Grant, Units: int32(n / 10), TermCount: 1, TermID: "t",
+	})
+	s.Must(err)
+	const size = 1000
+	for at := 0; at < n; at += size {
+		from, _, err := s.Store.ReadPosition(s.Ctx, "t", 0)
+		s.Must(err)
+		batch := shard.Batch{From: from, To: from.Next + size}
+		for i := range size {
+			user := ids.UserID(fmt.Sprint("load", at+i))
+			build := ids.Build{Fence: 1, Count: 1}
+			batch.Messages = append(batch.Messages, shard.Message{Offset: from.Next + int64(i), Admission: reservation.Admission{
+				Reservation: ids.DeriveReservation(shardtest.Campaign, shardtest.SKU, user, "r", shardtest.Cell, build), Request: "r", Campaign: shardtest.Campaign,
+				SKU: shardtest.SKU, User: user, Quantity: 1, Build: build, Fingerprint: "f", Price: shardtest.Price, AdmittedAt: clock.System().Now().Add(-time.Second),
+			}})
+		}
+		_, err = s.Store.ApplyOrders(s.Ctx, batch)
+		s.Must(err)
+	}
+	return s
+}
