@@ -32,6 +32,7 @@ type Config struct {
 
 	Admission Admission `config:"admission"`
 	Direct    Direct    `config:"direct"`
+	Entries   Entries   `config:"entries"`
 	Relay     Relay     `config:"relay"`
 	Orders    Orders    `config:"orders"`
 	Closer    Closer    `config:"closer"`
@@ -145,6 +146,13 @@ type Direct struct {
 	Queue         int           `config:"queue" default:"2000" min:"1" max:"100000" doc:"requests that wait for a transaction in this process; more are answered QUEUE_FULL"`
 	Timeout       time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"longest wait for the shard; a later answer is of unknown outcome"`
 	BaselineAfter time.Duration `config:"baseline_after" default:"3s" min:"100ms" max:"10m" doc:"how long Redis must be away before campaigns with a gate.baseline_rps are sold by the shard alone"`
+}
+
+// Entries bounds the taking of lotteries' entries.
+type Entries struct {
+	Batch   int           `config:"batch" default:"200" min:"1" max:"500" doc:"entries in one transaction"`
+	Queue   int           `config:"queue" default:"5000" min:"1" max:"100000" doc:"entries that wait for a transaction in this process; more are refused and may come again"`
+	Timeout time.Duration `config:"timeout" default:"2s" min:"10ms" max:"1m" doc:"longest wait for the shard; a later answer is of unknown outcome"`
 }
 
 // Relay paces sweeper and scanner.

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/cellquota/cellquota/cell/api"
+	"github.com/cellquota/cellquota/cell/entries"
 	"github.com/cellquota/cellquota/cell/link"
 	"github.com/cellquota/cellquota/cell/rebuild"
 	"github.com/cellquota/cellquota/internal/lifecycle"
@@ -106,7 +107,7 @@ func assemble(ctx context.Context, group *lifecycle.Group, cfg Config, log *slog
 	return &running{listener, metrics, p}, nil
 }
 
-// serve takes the address and serves the four services behind the visible chain.
+// serve takes the address and serves the cell's services behind the visible chain.
 func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 	if err := rpcstatus.Register(api.Kinds()...); err != nil {
 		return nil, err
@@ -115,12 +116,14 @@ func (p *parts) serve(group *lifecycle.Group) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	desk := entries.New(p.shard, entries.Config{Batch: p.cfg.Entries.Batch, Queue: p.cfg.Entries.Queue, Timeout: p.cfg.Entries.Timeout})
+	group.Go("entries", desk.Run)
 	door := api.New(api.Settings{
 		Cell: p.cell, Instance: p.instance, Admits: p.has(roleAdmission), BatchMax: p.cfg.Admission.BatchMax, BatchWait: p.cfg.Admission.BatchWait,
 		Batches: p.cfg.Admission.Batches, StreamBatches: p.cfg.Admission.StreamBatches, AckWait: p.cfg.Admission.AckWait, Timeout: p.cfg.Admission.Timeout,
 	}, api.Deps{
 		Standing: seller{p.standing, p.pulse, p.health.skewed}, Rules: p.rules, Mirror: p.mirror, Direct: p.direct, Baselines: p.baselines, Stocks: p.shard, Log: p.producer, Statuses: p.statuses, Payments: pay, Reviews: p.shard,
-		Orders: p.shard, Gates: p.gates, Permits: p.permits, Faults: p.health.faults, Clock: p.clock, Logger: p.log,
+		Orders: p.shard, Desk: desk, Entries: p.shard, Gates: p.gates, Permits: p.permits, Faults: p.health.faults, Clock: p.clock, Logger: p.log,
 		Library: p.mirror, Installed: p.shard, Runs: p.shard, Ledgers: p.ledgers, Keys: p.rings(),
 	})
 	opts := transport.ServerOptions{

@@ -26,6 +26,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/hygiene"
 	"github.com/cellquota/cellquota/controlplane/intent"
 	"github.com/cellquota/cellquota/controlplane/link"
+	"github.com/cellquota/cellquota/controlplane/lottery"
 	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/peers"
 	"github.com/cellquota/cellquota/controlplane/planner"
@@ -267,6 +268,11 @@ func (p *parts) openShard(ctx context.Context, spec core.CellSpec) (recovery.Sha
 	return p.fencer.Fencer(ctx, spec)
 }
 
+// openEntries opens a shard for a draw.
+func (p *parts) openEntries(ctx context.Context, spec core.CellSpec) (lottery.Shard, error) {
+	return p.fencer.Fencer(ctx, spec)
+}
+
 // drivers lists who carries on which kind of operation.
 func (p *parts) drivers() planner.ByKind {
 	fences := reclaim.New(reclaim.Config{RetryInterval: p.cfg.Fence.RetryInterval, CloseGrace: p.cfg.Restore.CloseGrace}, p.store, p.view, p.fencer, p.clock, p.log)
@@ -294,6 +300,7 @@ func (p *parts) drivers() planner.ByKind {
 		core.OperationRebalance: quota.Rebalances{Deps: moves},
 		core.OperationHandOver:  handovers,
 		core.OperationSetLimit:  quota.NewLimits(moves, shardStocks{p.shards}, 0),
+		core.OperationDraw:      lottery.Driver{Store: p.store, View: p.view, Open: p.openEntries, Archive: p.archive, Clock: p.clock, Log: p.log},
 	}
 }
 
@@ -367,7 +374,7 @@ func (p *parts) register(server *grpc.Server) error {
 	pb.RegisterRecoveryServiceServer(server, &api.Recovery{Orders: &recovery.Orders{Intent: p.intent, Driver: p.recovery}})
 	pb.RegisterFenceServiceServer(server, &api.Fences{Orders: orders})
 	pb.RegisterReportServiceServer(server, reports)
-	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle, Preflight: preflight.Preflight{
+	pb.RegisterCampaignServiceServer(server, &api.Campaigns{Intent: p.intent, View: p.view, Clock: p.clock, Shards: shardStocks{p.shards}, Settling: p.settle, Archive: p.archive, Preflight: preflight.Preflight{
 		Processes: api.Mirrors{View: p.view, Dial: dial}, Edges: p.routes,
 	}})
 	pb.RegisterQuotaServiceServer(server, &api.Quota{Intent: p.intent, View: p.view, History: settle.History{Archive: p.archive}, Supply: p.planner, Cells: cells})

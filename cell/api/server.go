@@ -159,6 +159,8 @@ type Deps struct {
 	Reviews   Reviews
 	Orders    Orders
 	Gates     Gates
+	Desk      Desk
+	Entries   Entries
 	Permits   *signed.Ring
 	// Faults are the names of readiness faults.
 	Faults func() []string
@@ -175,12 +177,13 @@ type Deps struct {
 	Logger *slog.Logger
 }
 
-// Server serves the four services. Safe for concurrent use.
+// Server serves the cell's services. Safe for concurrent use.
 type Server struct {
 	pb.UnimplementedAdmissionServiceServer
 	pb.UnimplementedOrderServiceServer
 	pb.UnimplementedCellFactsServiceServer
 	pb.UnimplementedCellReconcileServiceServer
+	pb.UnimplementedEntryServiceServer
 
 	set Settings
 	Deps
@@ -199,6 +202,7 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterOrderServiceServer(r, s)
 	pb.RegisterCellFactsServiceServer(r, s)
 	pb.RegisterCellReconcileServiceServer(r, s)
+	pb.RegisterEntryServiceServer(r, s)
 }
 
 // scope is the mirror of a SKU by its campaign's purchase scope.

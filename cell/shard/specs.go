@@ -24,9 +24,24 @@ type spec struct {
 	restock     bool // a refunded unit returns to sale
 	cancelled   bool // nothing is sold any more, and never will be
 	holds       reservation.Holds
+	lottery     *lotterySpec // nil: units go to who comes first
 	// unreadable: the rules that the shard has cannot be read. Orders go on being closed and payments
 	// taken; what needs the rest of the rules waits, and no order is made (K43).
 	unreadable bool
+}
+
+// lotterySpec says who may enter when, and with how many tickets.
+type lotterySpec struct {
+	open, close time.Time
+	tiers       map[string]int32
+}
+
+// tickets of a tier: its own, the default's, or one.
+func (l *lotterySpec) tickets(tier string) int32 {
+	if n, named := l.tiers[tier]; named {
+		return n
+	}
+	return max(l.tiers["default"], 1)
 }
 
 func specOf(rules *cellquotav1.CampaignRules) spec {
@@ -37,6 +52,9 @@ func specOf(rules *cellquotav1.CampaignRules) spec {
 		// A refund after the account was taken gives money back, and no unit: none is on sale any more.
 		restock: s.GetRefundRule() == cellquotav1.RefundRule_REFUND_RULE_RESTOCK && rules.GetState() != cellquotav1.CampaignState_CAMPAIGN_STATE_SETTLED,
 		holds:   reservation.Holds{PerUser: s.GetHolds().GetMaxUnpaidPerUser(), PerDevice: s.GetHolds().GetMaxUnpaidPerDevice()},
+	}
+	if l := s.GetLottery(); l != nil && s.GetMode() == cellquotav1.CampaignMode_CAMPAIGN_MODE_LOTTERY {
+		out.lottery = &lotterySpec{open: l.GetEntryOpenAt().AsTime(), close: l.GetEntryCloseAt().AsTime(), tiers: l.GetTiers()}
 	}
 	for tier, d := range s.GetHolds().GetPaymentTtlByRisk() {
 		out.ttlByRisk[tier] = d.AsDuration()

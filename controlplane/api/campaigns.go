@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cellquota/cellquota/controlplane/archive"
 	"github.com/cellquota/cellquota/controlplane/campaignfile"
 	"github.com/cellquota/cellquota/controlplane/convert"
 	"github.com/cellquota/cellquota/controlplane/core"
@@ -24,6 +25,8 @@ type Campaigns struct {
 	Clock    clock.Clock
 	Shards   quota.Shards // for the floor of a limit
 	Settling Settling     // nil: nobody tells what a closed campaign waits for
+	// Archive keeps evidence of lotteries; nil: none is drawn.
+	Archive archive.Archive
 	// Preflight asks processes and edges.
 	Preflight preflight.Preflight
 }
@@ -153,6 +156,7 @@ func (h *Campaigns) render(c core.Campaign) *pb.Campaign {
 	out := &pb.Campaign{
 		Spec: convert.Spec(c.Spec), State: pb.CampaignState(c.ReadState(h.Clock.Now())), Version: c.Version, Owner: c.Owner,
 		PausedSkus: convert.Texts(c.PausedSKUs), FinalSkus: convert.Texts(c.FinalSKUs), Cancelled: c.Cancelled(), SettledAt: convert.Time(c.SettledAt),
+		Lottery: convert.Lottery(c),
 	}
 	if c.State == core.CampaignPublishing {
 		if op, known := h.View.Snapshot().Operation(c.OperationID); known && op.Detail != "" {

@@ -49,7 +49,8 @@ func routesOf(s view.Snapshot) routes {
 
 func campaignRoute(c core.Campaign, route core.Route) *pb.CampaignRoute {
 	out := &pb.CampaignRoute{
-		Spec: convert.Spec(c.Spec), Version: c.Version, State: pb.CampaignState(c.State), RouteVersion: route.Version, Domains: convert.Domains(route.Domains),
+		LotteryCommitment: convert.Commitment(c),
+		Spec:              convert.Spec(c.Spec), Version: c.Version, State: pb.CampaignState(c.State), RouteVersion: route.Version, Domains: convert.Domains(route.Domains),
 	}
 	for _, sku := range c.PausedSKUs {
 		out.PausedSkus = append(out.PausedSkus, string(sku))

@@ -38,7 +38,6 @@ func ParseCampaign(text string, checks ...Check) (spec core.CampaignSpec, warnin
 	spec = campaign(root)
 	root.close()
 	f.add(spec.Check())
-	f.add(spec.CheckServed())
 	for _, check := range checks {
 		f.add(check(spec))
 	}
@@ -74,7 +73,10 @@ func campaign(o *object) core.CampaignSpec {
 	if o.has("limits") {
 		s.Limits = limits(o.child("limits"))
 	}
-	lottery(o)
+	s.Lottery = lottery(o, s.Mode)
+	if s.Lottery != nil && !o.child("permits").has("claim_from") && s.Permits.ClaimFrom.Before(s.Lottery.EntryCloseAt) {
+		s.Permits.ClaimFrom = s.Lottery.EntryCloseAt
+	}
 	for i, n := range o.list("skus") {
 		if item := o.f.object(fmt.Sprintf("%s[%d]", o.at("skus"), i), n); item != nil {
 			s.SKUs = append(s.SKUs, sku(item))
@@ -150,18 +152,24 @@ func gate(o *object) core.Gate {
 	return core.Gate{MaxWait: o.span("max_wait", defaultMaxWait), MarginPermille: o.permille("margin", defaultMargin), BaselineRPS: o.count("baseline_rps", 0)}
 }
 
-// lottery is read for its keys alone: with mode LOTTERY the campaign is refused
-// by this release, and with DIRECT the block has no effect.
-func lottery(o *object) {
+// lottery is the block of mode LOTTERY; with DIRECT it is read and has no effect.
+func lottery(o *object, mode core.Mode) *core.LotteryRules {
 	if !o.has("lottery") {
-		return
+		return nil
 	}
 	block := o.child("lottery")
-	_, _ = block.instant("entry_open_at"), block.instant("entry_close_at")
+	defer block.close()
+	out := &core.LotteryRules{EntryOpenAt: block.instant("entry_open_at"), EntryCloseAt: block.instant("entry_close_at")}
 	tiers := block.child("tiers")
 	for _, tier := range tiers.keys {
-		_ = tiers.count(tier, 0)
+		if out.Tiers == nil {
+			out.Tiers = map[string]int32{}
+		}
+		out.Tiers[tier] = tiers.count(tier, 0)
 	}
-	block.close()
-	o.f.warnings = append(o.f.warnings, "lottery: has no effect with mode DIRECT")
+	if mode != core.ModeLottery {
+		o.f.warnings = append(o.f.warnings, "lottery: has no effect with mode DIRECT")
+		return nil
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package campaignfile_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,7 +128,6 @@ func TestFaults(t *testing.T) {
 		{"refund_rule: NO_RESTOCK", "refund_rules: NO_RESTOCK", "", ""}, // two faults, see below
 		{"refund_rule: NO_RESTOCK", "refund_rule: MAYBE", "refund_rule", "must be NO_RESTOCK or RESTOCK"},
 		{"routing: USER ", "routing: REGION ", "routing", "must be USER or HOME_REGION"},
-		{"mode: DIRECT ", "mode: LOTTERY ", "mode", "not served"},
 		{"campaign_id: double-eleven", "campaign_id: Double Eleven", "campaign_id", "a-z"},
 		{"campaign_id: double-eleven", "campaign_id: double-eleven\ncampaign_id: again", "campaign_id", "given twice"},
 		{"apiVersion: cellquota/v1", "apiVersion: cellquota/v2", "apiVersion", "must be cellquota/v1"},
@@ -334,5 +334,32 @@ func TestK38Edges(t *testing.T) {
 		case row.rule != "" && (len(faults) != 1 || faults[0].Path != row.path || !strings.Contains(faults[0].Rule, row.rule)):
 			t.Errorf("%s: %v, want one on %s: %s", row.name, faults, row.path, row.rule)
 		}
+	}
+}
+
+// A lottery's file: every rule that it breaks at once; the good one has its block, and permits from when
+// entry ends unless the file says later.
+func TestLotteryFile(t *testing.T) {
+	text := strings.Replace(contract, "mode: DIRECT ", "mode: LOTTERY ", 1)
+	_, _, faults := campaignfile.ParseCampaign(strings.Replace(text, "tiers: {gold: 3", "tiers: {gold: 101", 1))
+	var paths []string
+	for _, f := range faults {
+		paths = append(paths, f.Path)
+	}
+	if want := []string{"lottery.tiers.gold", "skus[0].reserve", "skus[0].top_up.policy"}; !slices.Equal(paths, want) {
+		t.Errorf("faults on %v, want %v", paths, want)
+	}
+	text = strings.NewReplacer("reserve: 400 ", "reserve: 0 ", "policy: AUTO, low_water", "policy: MANUAL, low_water", "claim_from: 2026-11-10T23:30:00+08:00, ", "",
+		"entry_close_at: 2026-11-10T12:00:00+08:00", "entry_close_at: 2026-11-10T23:59:00+08:00").Replace(text)
+	spec, warnings, faults := campaignfile.ParseCampaign(text)
+	if len(faults) > 0 || len(warnings) > 0 {
+		t.Fatalf("faults %v, warnings %v", faults, warnings)
+	}
+	if l := spec.Lottery; l == nil || l.Tickets("gold") != 3 || l.Tickets("none") != 1 || !spec.Permits.ClaimFrom.Equal(l.EntryCloseAt) {
+		t.Errorf("lottery %+v, permits %+v", spec.Lottery, spec.Permits)
+	}
+	_, _, faults = campaignfile.ParseCampaign(strings.Replace(text, "entry_close_at: 2026-11-10T23:59:00", "entry_close_at: 2026-11-11T00:01:00", 1))
+	if len(faults) != 1 || faults[0].Path != "lottery.entry_close_at" {
+		t.Errorf("entry after open_at: %v", faults)
 	}
 }

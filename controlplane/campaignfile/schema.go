@@ -86,7 +86,7 @@ func campaignSchema() node {
 		"display":                node{"type": "object"}.says("Opaque to Cellquota, shown by GET; at most 4 KiB as JSON."),
 		"open_at":                instantNode().says("First instant at which a request is admitted; the offset is mandatory. May lie in the past: on sale at once."),
 		"close_at":               instantNode().says("First instant at which none is admitted any more."),
-		"mode":                   word(core.Modes()).or("DIRECT").says("First come, first served, or drawn. This release serves DIRECT."),
+		"mode":                   word(core.Modes()).or("DIRECT").says("DIRECT: first come, first served by each home cell; LOTTERY: customers enter, each SKU's winners are drawn, and each buys one unit."),
 		"lottery":                lotterySchema(),
 		"admission":              word(core.Admissions()).or("MIRROR").says("MIRROR: Redis, then the log; DATABASE: the shard alone, for small sales: no Redis, no Kafka, an accepted request has its order at once."),
 		"purchase_scope":         word(core.Scopes()).or("SKU").says(`What "one order per user" counts.`),
@@ -155,6 +155,6 @@ func lotterySchema() node {
 	return block(nil, map[string]node{
 		"entry_open_at":  instantNode(),
 		"entry_close_at": instantNode(),
-		"tiers":          mapOf(whole(0, quantity.Max)).says("Tier of the token to its weight in the draw."),
-	}).says("Has no effect with mode DIRECT.")
+		"tiers":          mapOf(whole(1, allocator.MaxTickets)).says(`The token's claim "tier" to tickets in the draw; at most 32; "default" is everybody else's, 1 where it is not named.`),
+	}).says("Required with mode LOTTERY, has no effect with DIRECT.")
 }

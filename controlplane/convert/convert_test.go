@@ -90,6 +90,9 @@ func drawSpec(t *rapid.T) core.CampaignSpec {
 	if rapid.Bool().Draw(t, "limits") {
 		s.Limits = &core.Limits{User: &core.Rate{Milli: rapid.Int64().Draw(t, "rate"), Burst: 5}, Claims: map[string]core.Rate{"x": {Milli: 1, Burst: 2}}}
 	}
+	if rapid.Bool().Draw(t, "lottery") {
+		s.Lottery = &core.LotteryRules{EntryOpenAt: instant(t, "entry open"), EntryCloseAt: instant(t, "entry close"), Tiers: map[string]int32{"gold": rapid.Int32().Draw(t, "tickets")}}
+	}
 	for i := range rapid.IntRange(1, 3).Draw(t, "skus") {
 		s.SKUs = append(s.SKUs, core.SKUSpec{
 			ID: ids.SKUID(fmt.Sprint("sku", i)), PhysicalStock: units(t, "stock"), SaleLimit: units(t, "limit"), Inventory: rapid.SampledFrom(core.Inventories()).Draw(t, "inventory"),

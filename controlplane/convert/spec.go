@@ -30,7 +30,7 @@ func Spec(s core.CampaignSpec) *pb.CampaignSpec {
 		},
 		Holds:  holds(s.Holds),
 		Gate:   &pb.GateRules{MaxWait: duration(s.Gate.MaxWait), MarginPermille: s.Gate.MarginPermille, BaselineRps: s.Gate.BaselineRPS},
-		Limits: limits(s.Limits), Skus: mapped(s.SKUs, sku), Cells: texts[ids.CellID, string](s.Cells),
+		Limits: limits(s.Limits), Lottery: lottery(s.Lottery), Skus: mapped(s.SKUs, sku), Cells: texts[ids.CellID, string](s.Cells),
 	}
 }
 
@@ -55,7 +55,7 @@ func FromSpec(p *pb.CampaignSpec) (core.CampaignSpec, error) {
 		Gate: core.Gate{
 			MaxWait: fromDuration(p.GetGate().GetMaxWait()), MarginPermille: p.GetGate().GetMarginPermille(), BaselineRPS: p.GetGate().GetBaselineRps(),
 		},
-		Limits: fromLimits(p.GetLimits()), Cells: texts[string, ids.CellID](p.GetCells()),
+		Limits: fromLimits(p.GetLimits()), Lottery: fromLottery(p.GetLottery()), Cells: texts[string, ids.CellID](p.GetCells()),
 	}
 	s.SKUs = mapped(p.GetSkus(), r.sku)
 	return s, r.err

@@ -15,6 +15,7 @@ var abortRules = map[string]string{
 	OperationRebuild:   "",
 	OperationCancel:    "it was approved; what it began must be finished",
 	OperationSetLimit:  "its limit target stands in the book; raise the limit to end it",
+	OperationDraw:      "entry was closed; a draw that some shards know is finished",
 	OperationTransfer:  "its return was proposed to the giver; what it began must be finished",
 	OperationHandOver:  "", // until its giver may have closed buckets
 	OperationRecover:   "", // every pass begins anew, and etcd stays RESTORED: another recovery does it all

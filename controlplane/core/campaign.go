@@ -36,6 +36,12 @@ type Campaign struct {
 	// Archive names the objects that hold its final report, from when its account was
 	// taken, and its journal, once SETTLED.
 	Archive []ArchiveObject
+	// LotterySeed is 32 random bytes from the first publish on, with mode LOTTERY; secret until
+	// the first draw. Draws are the SKUs drawn.
+	LotterySeed []byte
+	Draws       []LotteryDraw
+	// DrawOperation draws it, or drew it; another is refused. Empty before.
+	DrawOperation string
 	// ModRevision is etcd's; 0: not stored.
 	ModRevision int64
 }
@@ -179,5 +185,6 @@ func (c Campaign) clone() Campaign {
 	c.PausedSKUs = slices.Clone(c.PausedSKUs)
 	c.FinalSKUs = slices.Clone(c.FinalSKUs)
 	c.Archive = slices.Clone(c.Archive)
+	c.Draws = slices.Clone(c.Draws)
 	return c
 }

@@ -32,6 +32,8 @@ const (
 	OperationHandOver = "handover"
 	// OperationReverse adds the opposite of a ledger entry that a finding names.
 	OperationReverse = "reverse-entry"
+	// OperationDraw draws a lottery.
+	OperationDraw = "draw-lottery"
 )
 
 // StepReverse is the one step of a reversal.
@@ -60,6 +62,8 @@ type Operation struct {
 	FenceVersion   int64
 	// SaleLimit is what a set-sale-limit wants to reach.
 	SaleLimit quantity.Quantity
+	// Beacon is the public value of a draw.
+	Beacon string
 	// Moves are a transfer's one move, or the plan of a rebalance, in their order.
 	Moves []RebalanceMove
 	// Handover is what an operation of that kind moves.
@@ -145,7 +149,7 @@ func (o Operation) DoneStep(name string) bool {
 // whose subject may well be spelled as a campaign is.
 func (o Operation) About() (campaign ids.CampaignID, sku ids.SKUID, ok bool) {
 	switch o.Kind {
-	case OperationPublish, OperationDelete, OperationCancel, OperationSetLimit, OperationTransfer, OperationRebalance, OperationHandOver:
+	case OperationPublish, OperationDelete, OperationCancel, OperationSetLimit, OperationTransfer, OperationRebalance, OperationHandOver, OperationDraw:
 		before, after, _ := strings.Cut(o.Subject, "/")
 		return ids.CampaignID(before), ids.SKUID(after), true
 	default:

@@ -30,7 +30,8 @@ type CampaignSpec struct {
 	Eligibility Eligibility
 	Holds       Holds
 	Gate        Gate
-	Limits      *Limits // nil: none but the edge's own ceilings
+	Limits      *Limits       // nil: none but the edge's own ceilings
+	Lottery     *LotteryRules // set with mode LOTTERY alone
 	SKUs        []SKUSpec
 	Cells       []ids.CellID
 }
@@ -126,5 +127,10 @@ func (s CampaignSpec) Equal(other CampaignSpec) bool {
 func (s CampaignSpec) normal() CampaignSpec {
 	s.OpenAt, s.CloseAt = s.OpenAt.UTC().Round(0), s.CloseAt.UTC().Round(0)
 	s.Permits.ClaimFrom = s.Permits.ClaimFrom.UTC().Round(0)
+	if s.Lottery != nil {
+		l := *s.Lottery
+		l.EntryOpenAt, l.EntryCloseAt = l.EntryOpenAt.UTC().Round(0), l.EntryCloseAt.UTC().Round(0)
+		s.Lottery = &l
+	}
 	return s
 }

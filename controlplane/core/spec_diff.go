@@ -46,6 +46,7 @@ var campaignPaths = []struct {
 	{"permits.ttl", func(s CampaignSpec) any { return s.Permits.TTL }},
 	{"eligibility", func(s CampaignSpec) any { return s.Eligibility }},
 	{"limits", func(s CampaignSpec) any { return s.Limits }},
+	{"lottery", func(s CampaignSpec) any { return s.normal().Lottery }},
 	{"holds", func(s CampaignSpec) any { return s.Holds }},
 	{"gate", func(s CampaignSpec) any { return s.Gate }},
 }

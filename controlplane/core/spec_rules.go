@@ -27,6 +27,7 @@ func (s CampaignSpec) Check() []rpcstatus.Violation {
 	var f faults
 	s.checkFrame(&f)
 	s.checkRules(&f)
+	s.checkLottery(&f)
 	s.checkCells(&f)
 	s.checkSKUs(&f)
 	return f
@@ -211,13 +212,5 @@ func sortedCells[V any](m map[ids.CellID]V) []ids.CellID {
 func (s CampaignSpec) CheckWindow(now time.Time) []rpcstatus.Violation {
 	var f faults
 	f.add(!s.CloseAt.IsZero() && !s.CloseAt.After(now), "close_at", "must not lie in the past")
-	return f
-}
-
-// CheckServed gives what this release cannot carry out yet, so that a campaign
-// is refused before units are cut and not when a cell finds out.
-func (s CampaignSpec) CheckServed() []rpcstatus.Violation {
-	var f faults
-	f.add(s.Mode == ModeLottery, "mode", "LOTTERY is not served by this release")
 	return f
 }

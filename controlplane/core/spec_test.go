@@ -146,24 +146,10 @@ func TestPreviewWarnsWhereUnitsWouldStrand(t *testing.T) {
 	}
 }
 
-func TestServedByThisRelease(t *testing.T) {
-	if v := demoSpec().CheckServed(); len(v) != 0 {
-		t.Fatalf("the demo is not served: %v", v)
-	}
+// Each unit of a SKU in TOKEN mode is a row that a cell mints with its grant.
+func TestTokensAreBounded(t *testing.T) {
 	s := demoSpec()
-	s.Mode = core.ModeLottery
-	if v := s.CheckServed(); len(v) != 1 {
-		t.Errorf("%d refusals, want 1: %v", len(v), v)
-	}
-	s = demoSpec()
-	if s.Routing = core.RoutingHomeRegion; len(s.CheckServed()) != 0 {
-		t.Error("HOME_REGION is refused")
-	}
-	s = demoSpec()
 	s.SKUs[0].Inventory = core.InventoryToken
-	if v := s.CheckServed(); len(v) != 0 {
-		t.Errorf("a SKU with a row per unit is refused: %v", v)
-	}
 	sku := s.SKUs[0].ID
 	if err := s.MayLimit(sku, quantity.Must(100_000)); err != nil {
 		t.Error(err)
@@ -180,7 +166,7 @@ func TestServedByThisRelease(t *testing.T) {
 	}
 	s = demoSpec()
 	s.Admission = core.AdmissionDatabase
-	if v := s.CheckServed(); len(v) != 0 {
+	if v := s.Check(); len(v) != 0 {
 		t.Errorf("a sale by the shard alone is refused: %v", v)
 	}
 }

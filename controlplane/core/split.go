@@ -130,7 +130,11 @@ func (s CampaignSpec) planBy(sku SKUSpec, cells map[ids.CellID]Cell, demand Dema
 		}
 		shares = append(shares, allocator.Share{Cell: string(id), Weight: sku.weight(c), Units: sku.Split.Units[id], Demand: demand(sku.ID, id)})
 	}
-	plan, err := allocator.Split(allocator.Request{Limit: sku.SaleLimit, Reserve: sku.Reserve, Policy: sku.Split.Policy, Cells: shares})
+	reserve := sku.Reserve
+	if s.Mode == ModeLottery { // nobody is granted anything before his customers have won it
+		reserve = sku.SaleLimit
+	}
+	plan, err := allocator.Split(allocator.Request{Limit: sku.SaleLimit, Reserve: reserve, Policy: sku.Split.Policy, Cells: shares})
 	if err != nil {
 		return allocator.Plan{}, Invalid(err)
 	}

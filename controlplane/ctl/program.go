@@ -106,7 +106,7 @@ func (c *cli) root() *cobra.Command {
 	fixed(root, "role", target.Roles...)
 	root.AddCommand(
 		c.statusCommand(), c.cellCommand(), c.campaignCommand(), c.quotaCommand(), c.routeCommand(),
-		c.verifyCommand(), c.undersellCommand(), c.traceCommand(), c.orderCommand(), c.reconcileCommand(), c.opCommand(), c.recoverCommand(), c.approvalCommand(), c.tokenCommand(), c.keyCommand(), c.auditCommand(), c.devCommand(),
+		c.verifyCommand(), c.undersellCommand(), c.traceCommand(), c.orderCommand(), c.lotteryCommand(), c.reconcileCommand(), c.opCommand(), c.recoverCommand(), c.approvalCommand(), c.tokenCommand(), c.keyCommand(), c.auditCommand(), c.devCommand(),
 	)
 	return root
 }

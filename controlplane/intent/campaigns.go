@@ -2,6 +2,7 @@ package intent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -132,6 +133,9 @@ func (s *Service) beginPublish(tx *store.Tx, who Caller, id ids.CampaignID, oper
 		return Publish{}, err
 	}
 	next.OperationID = operationID
+	if next, err = next.Sealed(rand.Read); err != nil {
+		return Publish{}, err
+	}
 	if validateOnly {
 		return Publish{Campaign: campaign, Split: split}, nil
 	}

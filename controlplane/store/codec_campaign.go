@@ -19,6 +19,7 @@ func encodeCampaign(c core.Campaign) proto.Message {
 		OperationId: c.OperationID, BookedSkus: words(c.BookedSKUs), PausedSkus: words(c.PausedSKUs), FinalSkus: words(c.FinalSKUs),
 		CreatedByOperation: c.CreatedBy, CancelledByOperation: c.CancelledBy, SettledAt: convert.Time(c.SettledAt),
 		LastOperation: c.LastOperation, LastParameters: c.LastParameters, Archive: archived(c.Archive), ClosedAt: convert.Time(c.ClosedAt),
+		LotterySeed: c.LotterySeed, Draws: convert.Draws(c.Draws), DrawOperation: c.DrawOperation,
 	}
 }
 
@@ -34,6 +35,7 @@ func decodeCampaign(kv *mvccpb.KeyValue) (core.Campaign, error) {
 		PausedSKUs: typed[ids.SKUID](m.GetPausedSkus()), FinalSKUs: typed[ids.SKUID](m.GetFinalSkus()), CreatedBy: m.GetCreatedByOperation(), ModRevision: kv.ModRevision,
 		CancelledBy: m.GetCancelledByOperation(), SettledAt: convert.FromTime(m.GetSettledAt()),
 		LastOperation: m.GetLastOperation(), LastParameters: m.GetLastParameters(), Archive: fromArchived(m.GetArchive()), ClosedAt: convert.FromTime(m.GetClosedAt()),
+		LotterySeed: m.GetLotterySeed(), Draws: convert.FromDraws(m.GetDraws()), DrawOperation: m.GetDrawOperation(),
 	}, r.err
 }
 
@@ -73,7 +75,7 @@ func encodeOperation(o core.Operation) proto.Message {
 	return &storev1.Operation{
 		Operation: convert.Operation(o), Parameters: o.Parameters, Reclaim: o.Reclaim, TopUp: o.TopUp,
 		InstanceGroup: o.InstanceGroup, FenceVersion: o.FenceVersion, Version: o.Version,
-		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves), ConfirmedLimits: convert.Limits(o.Limits), NeedsApproval: o.NeedsApproval,
+		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves), ConfirmedLimits: convert.Limits(o.Limits), NeedsApproval: o.NeedsApproval, Beacon: o.Beacon,
 		Handover: encodeHandover(o.Handover),
 	}
 }
@@ -84,7 +86,7 @@ func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
 	o := convert.FromOperation(m.GetOperation())
 	o.Parameters, o.Reclaim, o.TopUp, o.InstanceGroup = m.GetParameters(), m.GetReclaim(), m.GetTopUp(), m.GetInstanceGroup()
 	o.FenceVersion, o.Version, o.ModRevision, o.CreateRevision = m.GetFenceVersion(), m.GetVersion(), kv.ModRevision, kv.CreateRevision
-	o.NeedsApproval = m.GetNeedsApproval()
+	o.NeedsApproval, o.Beacon = m.GetNeedsApproval(), m.GetBeacon()
 	if err != nil {
 		return o, err
 	}

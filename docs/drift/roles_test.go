@@ -17,7 +17,7 @@ import (
 
 // cells serve these; nobody's role is asked there, only whether the caller is an
 // edge or the control plane. Of OrderService a replica serves one call too.
-var cellServices = map[protoreflect.Name]bool{"AdmissionService": true, "CellFactsService": true, "CellReconcileService": true}
+var cellServices = map[protoreflect.Name]bool{"AdmissionService": true, "CellFactsService": true, "CellReconcileService": true, "EntryService": true}
 
 // TestRoles asks the control plane's authoriser about every role and every method of
 // every service it has.

@@ -39,11 +39,23 @@ func (s *Server) getCampaign(c *call) reply {
 		display = []byte("{}")
 	}
 	o.raw("display", display)
+	if l := campaign.Lottery; l != nil {
+		o.raw("lottery", lotteryOf(l))
+	}
 	o.list("skus", len(campaign.SKUs), func(i int, sku *object) {
 		sku.str("sku_id", string(campaign.SKUs[i].ID))
 		sku.str("state", s.skuState(c, campaign, campaign.SKUs[i]))
 	})
 	return reply{layer: atCampaign, code: "OK", status: http.StatusOK, body: o.end(), cache: freshness(campaign, c.now)}
+}
+
+// lotteryOf is what anybody may hold the draw against later.
+func lotteryOf(l *route.Lottery) []byte {
+	o := newObject(make([]byte, 0, 192))
+	o.time("entry_open_at", l.EntryOpenAt)
+	o.time("entry_close_at", l.EntryCloseAt)
+	o.str("commitment", l.Commitment)
+	return o.end()
 }
 
 // skuState sums up what is known of a SKU. Cells are looked at only where the calendar says

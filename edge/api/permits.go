@@ -29,6 +29,11 @@ func (s *Server) claimPermit(c *call) reply {
 	if p := s.mayClaim(c, campaign); p != nil {
 		return p.reply()
 	}
+	if campaign.Lottery != nil {
+		if p := s.winner(c, campaign, sku); p != nil {
+			return p.reply()
+		}
+	}
 	if p := s.precheck(c, campaign, sku); p != nil {
 		return p.reply()
 	}
@@ -37,8 +42,8 @@ func (s *Server) claimPermit(c *call) reply {
 
 // mayClaim passes eligibility and limits.
 func (s *Server) mayClaim(c *call, campaign *route.Campaign) *problem {
-	if campaign.Lottery || !campaign.Rules.Eligible(c.who.Values, c.tier) {
-		return at(atEligibility, NotEligible) // of a lottery, only winners are given permits
+	if !campaign.Rules.Eligible(c.who.Values, c.tier) {
+		return at(atEligibility, NotEligible)
 	}
 	if p := c.enter(campaign); p != nil {
 		return p

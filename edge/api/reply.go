@@ -23,6 +23,7 @@ const (
 	atRoute       layer = "route"
 	atHome        layer = "home"
 	atStatus      layer = "status"
+	atEntry       layer = "entry"
 	atOrder       layer = "order"
 	atPayment     layer = "payment"
 	atCallback    layer = "callback"

@@ -24,6 +24,8 @@ var endpoints = []endpoint{
 	{method: http.MethodPost, path: "/v1/campaigns/{campaign}/skus/{sku}/permits", name: "claim_permit", handle: (*Server).claimPermit},
 	{method: http.MethodPost, path: "/v1/campaigns/{campaign}/skus/{sku}/requests", name: "request", handle: (*Server).request},
 	{method: http.MethodGet, path: "/v1/campaigns/{campaign}/skus/{sku}/requests/{request}", name: "get_request", handle: (*Server).getRequest},
+	{method: http.MethodPost, path: "/v1/campaigns/{campaign}/skus/{sku}/entries", name: "enter_lottery", handle: (*Server).enterLottery},
+	{method: http.MethodGet, path: "/v1/campaigns/{campaign}/skus/{sku}/entries/{entry}", name: "get_entry", handle: (*Server).getEntry},
 	{method: http.MethodGet, path: "/v1/orders", name: "list_orders", handle: (*Server).listOrders},
 	{method: http.MethodGet, path: "/v1/orders/{order}", name: "get_order", handle: (*Server).getOrder},
 	{method: http.MethodPost, path: "/v1/orders/{order}/cancel", name: "cancel_order", handle: (*Server).cancelOrder},

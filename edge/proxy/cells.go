@@ -106,7 +106,7 @@ func (c *Cells) open(cell *cellAddresses, addr string) (*peer, error) {
 	ctx, stop := context.WithCancel(c.ctx)
 	p := &peer{
 		addr: addr, conn: conn, stop: stop,
-		door: Door{Admissions: cq.NewAdmissionServiceClient(conn), Orders: cq.NewOrderServiceClient(conn)},
+		door: Door{Admissions: cq.NewAdmissionServiceClient(conn), Orders: cq.NewOrderServiceClient(conn), Entries: cq.NewEntryServiceClient(conn)},
 	}
 	for range max(c.set.Streams, 1) {
 		l := &lane{

@@ -69,6 +69,7 @@ func (p *pool) peer() *peer {
 type Door struct {
 	Admissions cq.AdmissionServiceClient
 	Orders     cq.OrderServiceClient
+	Entries    cq.EntryServiceClient
 }
 
 // maxPeers bounds how many processes of one cell an edge keeps streams to.

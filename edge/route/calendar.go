@@ -30,6 +30,20 @@ func (c *Campaign) PermitCalendar(s SKU, now time.Time) Calendar {
 	return c.judge(s, c.ClaimFrom, now)
 }
 
+// EntryCalendar judges a first try to enter the campaign's lottery at now.
+func (c *Campaign) EntryCalendar(now time.Time) Calendar {
+	switch {
+	case c.Stage == Closed || !now.Before(c.Lottery.EntryCloseAt):
+		return Ended
+	case c.Stage == Paused:
+		return OnHold
+	case now.Before(c.Lottery.EntryOpenAt):
+		return NotStarted
+	default:
+		return Go
+	}
+}
+
 func (c *Campaign) judge(s SKU, from, now time.Time) Calendar {
 	switch {
 	case c.Stage == Closed || !now.Before(c.CloseAt):
@@ -55,10 +69,12 @@ func (c *Campaign) PermitWindow(now time.Time) (notBefore, expires time.Time) {
 	return notBefore, notBefore.Add(c.PermitTTL)
 }
 
-// NextBoundary is how long what GET says about the window stays true: until OpenAt, then until
+// NextBoundary is how long what GET says about the window stays true: until entry opens, until OpenAt, then until
 // CloseAt, then for good (ok is false).
 func (c *Campaign) NextBoundary(now time.Time) (d time.Duration, ok bool) {
 	switch {
+	case c.Lottery != nil && now.Before(c.Lottery.EntryOpenAt):
+		return c.Lottery.EntryOpenAt.Sub(now), true
 	case now.Before(c.OpenAt):
 		return c.OpenAt.Sub(now), true
 	case now.Before(c.CloseAt):

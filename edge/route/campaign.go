@@ -32,7 +32,7 @@ type Campaign struct {
 	ClaimFrom time.Time     // first instant at which a permit may be claimed
 	PermitTTL time.Duration // life of a permit, from max(claim, OpenAt)
 
-	Lottery     bool      // units go to drawn winners; nobody claims a permit by himself
+	Lottery     *Lottery  // nil: first come, first served; else only drawn winners are given permits
 	HomeRegion  bool      // the domain is the token's home region
 	PublishedAt time.Time // home regions changed later than this do not count
 	MaxQuantity int32     // units in one request
@@ -46,6 +46,12 @@ type Campaign struct {
 
 	domains map[string]*Domain
 	cells   []ids.CellID
+}
+
+// Lottery says when customers enter, and what was promised of the draw before they did.
+type Lottery struct {
+	EntryOpenAt, EntryCloseAt time.Time
+	Commitment                string // SHA-256 of the seed, hex
 }
 
 // SKU is one SKU of a campaign.

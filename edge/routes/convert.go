@@ -33,7 +33,7 @@ func campaign(in *cq.CampaignRoute) (*route.Campaign, error) {
 		OpenAt:      spec.GetOpenAt().AsTime(),
 		CloseAt:     spec.GetCloseAt().AsTime(),
 		PermitTTL:   defaultPermitTTL,
-		Lottery:     spec.GetMode() == cq.CampaignMode_CAMPAIGN_MODE_LOTTERY,
+		Lottery:     lottery(in),
 		HomeRegion:  spec.GetRouting() == cq.RoutingMode_ROUTING_MODE_HOME_REGION,
 		PublishedAt: time.UnixMilli(in.GetPublishedAtMs()),
 		MaxQuantity: cmp.Or(spec.GetMaxQuantityPerOrder(), 1),
@@ -56,6 +56,17 @@ func campaign(in *cq.CampaignRoute) (*route.Campaign, error) {
 	}
 	out.Seal(domains)
 	return out, nil
+}
+
+// lottery is nil of a campaign that does not draw.
+func lottery(in *cq.CampaignRoute) *route.Lottery {
+	spec := in.GetSpec()
+	if spec.GetMode() != cq.CampaignMode_CAMPAIGN_MODE_LOTTERY {
+		return nil
+	}
+	return &route.Lottery{
+		EntryOpenAt: spec.GetLottery().GetEntryOpenAt().AsTime(), EntryCloseAt: spec.GetLottery().GetEntryCloseAt().AsTime(), Commitment: in.GetLotteryCommitment(),
+	}
 }
 
 // display is the text as one line of JSON; nil where it is no object, which is no reason not to sell.

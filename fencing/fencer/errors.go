@@ -32,6 +32,8 @@ var (
 	ErrBuckets = errors.New("the buckets' state does not allow it")
 	// ErrNoRules: the shard does not know the campaign yet; its cell is told of it when it registers.
 	ErrNoRules = errors.New("the shard does not know the campaign yet")
+	// ErrEntries: entry is not closed yet, or the named winners are not the entries that the shard has.
+	ErrEntries = errors.New("the entries' state does not allow it")
 	// ErrTwoOrders: one user has orders in two shards (I4 is broken). Never repaired by a retry.
 	ErrTwoOrders = errors.New("one user has orders in two shards")
 )
@@ -41,6 +43,7 @@ var byState = map[string]error{
 	"CQ001": ErrVersionRefused, "CQ002": ErrStateRefused, "CQ003": ErrOtherCell, "CQ004": ErrOtherCell,
 	"CQ005": ErrTermRefused, "CQ006": ErrTermRefused, "CQ008": ErrWriters,
 	"CQ013": ErrNoRules,
+	"CQ015": ErrEntries,
 	"CQ010": ErrTwoOrders, "CQ011": ErrRouteVersion, "CQ012": ErrBuckets,
 }
 

@@ -16,10 +16,16 @@ type ReservationID string
 // OrderID names the order of a reservation: the same text with ".o".
 type OrderID string
 
+// EntryID names one user's entry in the lottery of a SKU: CELL ".e" and 26 base32
+// digits, derived from campaign, SKU, user and cell, so that a repeat is the same
+// entry. It routes itself.
+type EntryID string
+
 const (
 	digestDigits    = 26 // 130 bits of the SHA-256
 	reservationMark = 'r'
 	orderMark       = 'o'
+	entryMark       = 'e'
 	eventPrefix     = "reserve-"
 )
 
@@ -40,6 +46,22 @@ func DeriveReservation(campaign CampaignID, sku SKUID, user UserID, request Requ
 	digest := digestOf(string(campaign), string(sku), string(user), string(request),
 		string(cell), string(build.AppendText(text[:0])))
 	return ReservationID(string(cell) + "." + string(reservationMark) + digest)
+}
+
+// DeriveEntry computes the id of a user's entry at a cell.
+func DeriveEntry(campaign CampaignID, sku SKUID, user UserID, cell CellID) EntryID {
+	return EntryID(string(cell) + "." + string(entryMark) + digestOf("entry", string(campaign), string(sku), string(user), string(cell)))
+}
+
+// Cell is the cell that took the entry and answers for it.
+func (id EntryID) Cell() CellID { return cellOf(string(id)) }
+
+// ParseEntry reads an entry id; anything else is an *Error on entry_id.
+func ParseEntry(s string) (EntryID, error) {
+	if !isDerived(s, entryMark) {
+		return "", &Error{Field: "entry_id", Rule: "must be an entry id that this platform gave out"}
+	}
+	return EntryID(s), nil
 }
 
 // Order is the id of the order that the reservation becomes. It only reads id,

@@ -13,9 +13,9 @@ BEGIN
       EXECUTE format('REVOKE ALL ON cellquota.%I FROM cellquota_app', t);
       CONTINUE WHEN t LIKE 'goose%';
       IF t IN ('fence', 'fence_history', 'term', 'cell_switch', 'tokens', 'ledger_parts', 'bucket_closings', 'bucket_imports', 'carried_requests', 'recovery', 'recovery_positions', 'recovery_fences',
-        'ledger_archive', 'archives') THEN
+        'ledger_archive', 'archives', 'entry_closings') THEN
         EXECUTE format('GRANT SELECT ON cellquota.%I TO cellquota_app', t);
-      ELSIF t IN ('ledger', 'buckets', 'review_endings', 'finding_repairs') THEN
+      ELSIF t IN ('ledger', 'buckets', 'review_endings', 'finding_repairs', 'entries') THEN
         EXECUTE format('GRANT SELECT, INSERT ON cellquota.%I TO cellquota_app', t);
       ELSE
         EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON cellquota.%I TO cellquota_app', t);
@@ -57,6 +57,10 @@ BEGIN
       GRANT EXECUTE ON FUNCTION cellquota.witness(), cellquota.recover_begin(text, bigint, text, bigint, jsonb, jsonb, jsonb, text, int),
         cellquota.recover_adjustment(text, bigint, text, text, text, bigint, bigint, text, int, text),
         cellquota.recover_messages(text, bigint), cellquota.recover_finish(text, bigint) TO cellquota_fencer;
+    END IF;
+    IF to_regclass('cellquota.entry_closings') IS NOT NULL THEN -- from step 8
+      GRANT EXECUTE ON FUNCTION cellquota.close_entries(text, text, text, int), cellquota.draw_entries(text, text, text, text[]),
+        cellquota.end_draw(text, text, text, bigint) TO cellquota_fencer;
     END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_reader') THEN

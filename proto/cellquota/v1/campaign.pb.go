@@ -44,7 +44,9 @@ type Campaign struct {
 	// It was cancelled; its unpaid orders are closed, its paid ones refunded.
 	Cancelled bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	// When it was settled; absent before.
-	SettledAt     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=settled_at,json=settledAt,proto3" json:"settled_at,omitempty"`
+	SettledAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=settled_at,json=settledAt,proto3" json:"settled_at,omitempty"`
+	// Mode LOTTERY, from the publish: what anybody needs to hold the draw against its promise.
+	Lottery       *Lottery `protobuf:"bytes,11,opt,name=lottery,proto3" json:"lottery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -149,6 +151,488 @@ func (x *Campaign) GetSettledAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Campaign) GetLottery() *Lottery {
+	if x != nil {
+		return x.Lottery
+	}
+	return nil
+}
+
+// Lottery is the public side of a campaign's lottery (R-079, R-080).
+type Lottery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the seed, hex: published before the first entry.
+	Commitment string `protobuf:"bytes,1,opt,name=commitment,proto3" json:"commitment,omitempty"`
+	// The seed, hex: empty until the first SKU is drawn.
+	Seed string `protobuf:"bytes,2,opt,name=seed,proto3" json:"seed,omitempty"`
+	// What was drawn, by SKU.
+	Draws         []*LotteryDraw `protobuf:"bytes,3,rep,name=draws,proto3" json:"draws,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lottery) Reset() {
+	*x = Lottery{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lottery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lottery) ProtoMessage() {}
+
+func (x *Lottery) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lottery.ProtoReflect.Descriptor instead.
+func (*Lottery) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Lottery) GetCommitment() string {
+	if x != nil {
+		return x.Commitment
+	}
+	return ""
+}
+
+func (x *Lottery) GetSeed() string {
+	if x != nil {
+		return x.Seed
+	}
+	return ""
+}
+
+func (x *Lottery) GetDraws() []*LotteryDraw {
+	if x != nil {
+		return x.Draws
+	}
+	return nil
+}
+
+// LotteryDraw is the outcome of one SKU's draw.
+type LotteryDraw struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SKU.
+	SkuId string `protobuf:"bytes,1,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Who entered.
+	Entrants int64 `protobuf:"varint,2,opt,name=entrants,proto3" json:"entrants,omitempty"`
+	// SHA-256 of the entrants' list, hex.
+	EntrantsSha256 string `protobuf:"bytes,3,opt,name=entrants_sha256,json=entrantsSha256,proto3" json:"entrants_sha256,omitempty"`
+	// Public value that was mixed in, or empty.
+	Beacon string `protobuf:"bytes,4,opt,name=beacon,proto3" json:"beacon,omitempty"`
+	// Units that were drawn for.
+	Units int32 `protobuf:"varint,5,opt,name=units,proto3" json:"units,omitempty"`
+	// Who won: the smaller of units and entrants.
+	Winners int32 `protobuf:"varint,6,opt,name=winners,proto3" json:"winners,omitempty"`
+	// Of them, those whose cell could not be granted their units.
+	Ungranted int32 `protobuf:"varint,7,opt,name=ungranted,proto3" json:"ungranted,omitempty"`
+	// Evidence in the archive: name and SHA-256, hex.
+	Evidence string `protobuf:"bytes,8,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	// SHA-256 of the evidence's bytes, hex.
+	EvidenceSha256 string `protobuf:"bytes,9,opt,name=evidence_sha256,json=evidenceSha256,proto3" json:"evidence_sha256,omitempty"`
+	// When.
+	DrawnAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=drawn_at,json=drawnAt,proto3" json:"drawn_at,omitempty"`
+	// Cells whose entries could not be read any more: written off.
+	LostCells []string `protobuf:"bytes,11,rep,name=lost_cells,json=lostCells,proto3" json:"lost_cells,omitempty"`
+	// Bytes of the evidence.
+	EvidenceSize  int64 `protobuf:"varint,12,opt,name=evidence_size,json=evidenceSize,proto3" json:"evidence_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LotteryDraw) Reset() {
+	*x = LotteryDraw{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LotteryDraw) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LotteryDraw) ProtoMessage() {}
+
+func (x *LotteryDraw) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LotteryDraw.ProtoReflect.Descriptor instead.
+func (*LotteryDraw) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LotteryDraw) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *LotteryDraw) GetEntrants() int64 {
+	if x != nil {
+		return x.Entrants
+	}
+	return 0
+}
+
+func (x *LotteryDraw) GetEntrantsSha256() string {
+	if x != nil {
+		return x.EntrantsSha256
+	}
+	return ""
+}
+
+func (x *LotteryDraw) GetBeacon() string {
+	if x != nil {
+		return x.Beacon
+	}
+	return ""
+}
+
+func (x *LotteryDraw) GetUnits() int32 {
+	if x != nil {
+		return x.Units
+	}
+	return 0
+}
+
+func (x *LotteryDraw) GetWinners() int32 {
+	if x != nil {
+		return x.Winners
+	}
+	return 0
+}
+
+func (x *LotteryDraw) GetUngranted() int32 {
+	if x != nil {
+		return x.Ungranted
+	}
+	return 0
+}
+
+func (x *LotteryDraw) GetEvidence() string {
+	if x != nil {
+		return x.Evidence
+	}
+	return ""
+}
+
+func (x *LotteryDraw) GetEvidenceSha256() string {
+	if x != nil {
+		return x.EvidenceSha256
+	}
+	return ""
+}
+
+func (x *LotteryDraw) GetDrawnAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DrawnAt
+	}
+	return nil
+}
+
+func (x *LotteryDraw) GetLostCells() []string {
+	if x != nil {
+		return x.LostCells
+	}
+	return nil
+}
+
+func (x *LotteryDraw) GetEvidenceSize() int64 {
+	if x != nil {
+		return x.EvidenceSize
+	}
+	return 0
+}
+
+// DrawLotteryRequest names a campaign whose entry has ended.
+type DrawLotteryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// Public value that nobody could know before entry ended, such as a stock index's close; at most 256
+	// bytes, may be empty.
+	Beacon string `protobuf:"bytes,2,opt,name=beacon,proto3" json:"beacon,omitempty"`
+	// Minted by the caller before its first try; required; also the operation's id.
+	OperationId string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	// Check only.
+	ValidateOnly bool `protobuf:"varint,4,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// Version that the caller saw; 0: any.
+	ExpectedVersion int64 `protobuf:"varint,5,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
+	// Why; required.
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrawLotteryRequest) Reset() {
+	*x = DrawLotteryRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrawLotteryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrawLotteryRequest) ProtoMessage() {}
+
+func (x *DrawLotteryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrawLotteryRequest.ProtoReflect.Descriptor instead.
+func (*DrawLotteryRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DrawLotteryRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *DrawLotteryRequest) GetBeacon() string {
+	if x != nil {
+		return x.Beacon
+	}
+	return ""
+}
+
+func (x *DrawLotteryRequest) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
+func (x *DrawLotteryRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *DrawLotteryRequest) GetExpectedVersion() int64 {
+	if x != nil {
+		return x.ExpectedVersion
+	}
+	return 0
+}
+
+func (x *DrawLotteryRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// GetLotteryEvidenceRequest names a part of a draw's evidence.
+type GetLotteryEvidenceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Campaign.
+	CampaignId string `protobuf:"bytes,1,opt,name=campaign_id,json=campaignId,proto3" json:"campaign_id,omitempty"`
+	// SKU that was drawn.
+	SkuId string `protobuf:"bytes,2,opt,name=sku_id,json=skuId,proto3" json:"sku_id,omitempty"`
+	// Object within the archive, as the draw or its evidence names it; empty: the evidence itself.
+	Object        string `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLotteryEvidenceRequest) Reset() {
+	*x = GetLotteryEvidenceRequest{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLotteryEvidenceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLotteryEvidenceRequest) ProtoMessage() {}
+
+func (x *GetLotteryEvidenceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLotteryEvidenceRequest.ProtoReflect.Descriptor instead.
+func (*GetLotteryEvidenceRequest) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetLotteryEvidenceRequest) GetCampaignId() string {
+	if x != nil {
+		return x.CampaignId
+	}
+	return ""
+}
+
+func (x *GetLotteryEvidenceRequest) GetSkuId() string {
+	if x != nil {
+		return x.SkuId
+	}
+	return ""
+}
+
+func (x *GetLotteryEvidenceRequest) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+// GetLotteryEvidenceResponse is the part.
+type GetLotteryEvidenceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its bytes, at most 1 MiB; their SHA-256 is where the object was named.
+	Content       []byte `protobuf:"bytes,1,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLotteryEvidenceResponse) Reset() {
+	*x = GetLotteryEvidenceResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLotteryEvidenceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLotteryEvidenceResponse) ProtoMessage() {}
+
+func (x *GetLotteryEvidenceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLotteryEvidenceResponse.ProtoReflect.Descriptor instead.
+func (*GetLotteryEvidenceResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetLotteryEvidenceResponse) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+// DrawLotteryResponse holds the operation.
+type DrawLotteryResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The operation; absent for validate_only.
+	Operation *Operation `protobuf:"bytes,1,opt,name=operation,proto3" json:"operation,omitempty"`
+	// The campaign.
+	Campaign *Campaign `protobuf:"bytes,2,opt,name=campaign,proto3" json:"campaign,omitempty"`
+	// Of the request.
+	OperationId   string `protobuf:"bytes,3,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrawLotteryResponse) Reset() {
+	*x = DrawLotteryResponse{}
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrawLotteryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrawLotteryResponse) ProtoMessage() {}
+
+func (x *DrawLotteryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrawLotteryResponse.ProtoReflect.Descriptor instead.
+func (*DrawLotteryResponse) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DrawLotteryResponse) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *DrawLotteryResponse) GetCampaign() *Campaign {
+	if x != nil {
+		return x.Campaign
+	}
+	return nil
+}
+
+func (x *DrawLotteryResponse) GetOperationId() string {
+	if x != nil {
+		return x.OperationId
+	}
+	return ""
+}
+
 // FileFault is one fault of a file.
 type FileFault struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -166,7 +650,7 @@ type FileFault struct {
 
 func (x *FileFault) Reset() {
 	*x = FileFault{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[1]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -178,7 +662,7 @@ func (x *FileFault) String() string {
 func (*FileFault) ProtoMessage() {}
 
 func (x *FileFault) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[1]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -191,7 +675,7 @@ func (x *FileFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileFault.ProtoReflect.Descriptor instead.
 func (*FileFault) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{1}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FileFault) GetPath() string {
@@ -233,7 +717,7 @@ type ValidateCampaignRequest struct {
 
 func (x *ValidateCampaignRequest) Reset() {
 	*x = ValidateCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[2]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -245,7 +729,7 @@ func (x *ValidateCampaignRequest) String() string {
 func (*ValidateCampaignRequest) ProtoMessage() {}
 
 func (x *ValidateCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[2]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -258,7 +742,7 @@ func (x *ValidateCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCampaignRequest.ProtoReflect.Descriptor instead.
 func (*ValidateCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{2}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ValidateCampaignRequest) GetYaml() string {
@@ -283,7 +767,7 @@ type ValidateCampaignResponse struct {
 
 func (x *ValidateCampaignResponse) Reset() {
 	*x = ValidateCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[3]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -295,7 +779,7 @@ func (x *ValidateCampaignResponse) String() string {
 func (*ValidateCampaignResponse) ProtoMessage() {}
 
 func (x *ValidateCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[3]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -308,7 +792,7 @@ func (x *ValidateCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCampaignResponse.ProtoReflect.Descriptor instead.
 func (*ValidateCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{3}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ValidateCampaignResponse) GetFaults() []*FileFault {
@@ -347,7 +831,7 @@ type CreateCampaignRequest struct {
 
 func (x *CreateCampaignRequest) Reset() {
 	*x = CreateCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[4]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +843,7 @@ func (x *CreateCampaignRequest) String() string {
 func (*CreateCampaignRequest) ProtoMessage() {}
 
 func (x *CreateCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[4]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +856,7 @@ func (x *CreateCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCampaignRequest.ProtoReflect.Descriptor instead.
 func (*CreateCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{4}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateCampaignRequest) GetYaml() string {
@@ -409,7 +893,7 @@ type CreateCampaignResponse struct {
 
 func (x *CreateCampaignResponse) Reset() {
 	*x = CreateCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[5]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +905,7 @@ func (x *CreateCampaignResponse) String() string {
 func (*CreateCampaignResponse) ProtoMessage() {}
 
 func (x *CreateCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[5]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +918,7 @@ func (x *CreateCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateCampaignResponse.ProtoReflect.Descriptor instead.
 func (*CreateCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{5}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateCampaignResponse) GetCampaign() *Campaign {
@@ -462,7 +946,7 @@ type GetCampaignRequest struct {
 
 func (x *GetCampaignRequest) Reset() {
 	*x = GetCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[6]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +958,7 @@ func (x *GetCampaignRequest) String() string {
 func (*GetCampaignRequest) ProtoMessage() {}
 
 func (x *GetCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[6]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +971,7 @@ func (x *GetCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCampaignRequest.ProtoReflect.Descriptor instead.
 func (*GetCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{6}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetCampaignRequest) GetCampaignId() string {
@@ -508,7 +992,7 @@ type GetCampaignResponse struct {
 
 func (x *GetCampaignResponse) Reset() {
 	*x = GetCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[7]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +1004,7 @@ func (x *GetCampaignResponse) String() string {
 func (*GetCampaignResponse) ProtoMessage() {}
 
 func (x *GetCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[7]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +1017,7 @@ func (x *GetCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCampaignResponse.ProtoReflect.Descriptor instead.
 func (*GetCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{7}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetCampaignResponse) GetCampaign() *Campaign {
@@ -556,7 +1040,7 @@ type ListCampaignsRequest struct {
 
 func (x *ListCampaignsRequest) Reset() {
 	*x = ListCampaignsRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[8]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +1052,7 @@ func (x *ListCampaignsRequest) String() string {
 func (*ListCampaignsRequest) ProtoMessage() {}
 
 func (x *ListCampaignsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[8]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +1065,7 @@ func (x *ListCampaignsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCampaignsRequest.ProtoReflect.Descriptor instead.
 func (*ListCampaignsRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{8}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListCampaignsRequest) GetPageSize() int32 {
@@ -611,7 +1095,7 @@ type ListCampaignsResponse struct {
 
 func (x *ListCampaignsResponse) Reset() {
 	*x = ListCampaignsResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[9]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +1107,7 @@ func (x *ListCampaignsResponse) String() string {
 func (*ListCampaignsResponse) ProtoMessage() {}
 
 func (x *ListCampaignsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[9]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +1120,7 @@ func (x *ListCampaignsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCampaignsResponse.ProtoReflect.Descriptor instead.
 func (*ListCampaignsResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{9}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListCampaignsResponse) GetCampaigns() []*Campaign {
@@ -670,7 +1154,7 @@ type PublishCampaignRequest struct {
 
 func (x *PublishCampaignRequest) Reset() {
 	*x = PublishCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[10]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +1166,7 @@ func (x *PublishCampaignRequest) String() string {
 func (*PublishCampaignRequest) ProtoMessage() {}
 
 func (x *PublishCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[10]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +1179,7 @@ func (x *PublishCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishCampaignRequest.ProtoReflect.Descriptor instead.
 func (*PublishCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PublishCampaignRequest) GetCampaignId() string {
@@ -741,7 +1225,7 @@ type PublishCampaignResponse struct {
 
 func (x *PublishCampaignResponse) Reset() {
 	*x = PublishCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[11]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +1237,7 @@ func (x *PublishCampaignResponse) String() string {
 func (*PublishCampaignResponse) ProtoMessage() {}
 
 func (x *PublishCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[11]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +1250,7 @@ func (x *PublishCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishCampaignResponse.ProtoReflect.Descriptor instead.
 func (*PublishCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{11}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PublishCampaignResponse) GetOperation() *Operation {
@@ -809,7 +1293,7 @@ type CloseCampaignRequest struct {
 
 func (x *CloseCampaignRequest) Reset() {
 	*x = CloseCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[12]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +1305,7 @@ func (x *CloseCampaignRequest) String() string {
 func (*CloseCampaignRequest) ProtoMessage() {}
 
 func (x *CloseCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[12]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +1318,7 @@ func (x *CloseCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseCampaignRequest.ProtoReflect.Descriptor instead.
 func (*CloseCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{12}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CloseCampaignRequest) GetCampaignId() string {
@@ -885,7 +1369,7 @@ type CloseCampaignResponse struct {
 
 func (x *CloseCampaignResponse) Reset() {
 	*x = CloseCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[13]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1381,7 @@ func (x *CloseCampaignResponse) String() string {
 func (*CloseCampaignResponse) ProtoMessage() {}
 
 func (x *CloseCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[13]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1394,7 @@ func (x *CloseCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseCampaignResponse.ProtoReflect.Descriptor instead.
 func (*CloseCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{13}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CloseCampaignResponse) GetCampaign() *Campaign {
@@ -946,7 +1430,7 @@ type UpdateCampaignRequest struct {
 
 func (x *UpdateCampaignRequest) Reset() {
 	*x = UpdateCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[14]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1442,7 @@ func (x *UpdateCampaignRequest) String() string {
 func (*UpdateCampaignRequest) ProtoMessage() {}
 
 func (x *UpdateCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[14]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1455,7 @@ func (x *UpdateCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateCampaignRequest.ProtoReflect.Descriptor instead.
 func (*UpdateCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{14}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateCampaignRequest) GetYaml() string {
@@ -1024,7 +1508,7 @@ type UpdateCampaignResponse struct {
 
 func (x *UpdateCampaignResponse) Reset() {
 	*x = UpdateCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[15]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1520,7 @@ func (x *UpdateCampaignResponse) String() string {
 func (*UpdateCampaignResponse) ProtoMessage() {}
 
 func (x *UpdateCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[15]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1533,7 @@ func (x *UpdateCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateCampaignResponse.ProtoReflect.Descriptor instead.
 func (*UpdateCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{15}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateCampaignResponse) GetCampaign() *Campaign {
@@ -1084,7 +1568,7 @@ type PreflightCampaignRequest struct {
 
 func (x *PreflightCampaignRequest) Reset() {
 	*x = PreflightCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[16]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1580,7 @@ func (x *PreflightCampaignRequest) String() string {
 func (*PreflightCampaignRequest) ProtoMessage() {}
 
 func (x *PreflightCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[16]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1593,7 @@ func (x *PreflightCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightCampaignRequest.ProtoReflect.Descriptor instead.
 func (*PreflightCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{16}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PreflightCampaignRequest) GetCampaignId() string {
@@ -1146,7 +1630,7 @@ type PreflightRow struct {
 
 func (x *PreflightRow) Reset() {
 	*x = PreflightRow{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[17]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1642,7 @@ func (x *PreflightRow) String() string {
 func (*PreflightRow) ProtoMessage() {}
 
 func (x *PreflightRow) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[17]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1655,7 @@ func (x *PreflightRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightRow.ProtoReflect.Descriptor instead.
 func (*PreflightRow) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{17}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PreflightRow) GetKind() string {
@@ -1252,7 +1736,7 @@ type PreflightCampaignResponse struct {
 
 func (x *PreflightCampaignResponse) Reset() {
 	*x = PreflightCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[18]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1748,7 @@ func (x *PreflightCampaignResponse) String() string {
 func (*PreflightCampaignResponse) ProtoMessage() {}
 
 func (x *PreflightCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[18]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1761,7 @@ func (x *PreflightCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreflightCampaignResponse.ProtoReflect.Descriptor instead.
 func (*PreflightCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{18}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *PreflightCampaignResponse) GetReady() bool {
@@ -1322,7 +1806,7 @@ type PauseCampaignRequest struct {
 
 func (x *PauseCampaignRequest) Reset() {
 	*x = PauseCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[19]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1818,7 @@ func (x *PauseCampaignRequest) String() string {
 func (*PauseCampaignRequest) ProtoMessage() {}
 
 func (x *PauseCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[19]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1831,7 @@ func (x *PauseCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCampaignRequest.ProtoReflect.Descriptor instead.
 func (*PauseCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{19}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PauseCampaignRequest) GetCampaignId() string {
@@ -1405,7 +1889,7 @@ type PauseCampaignResponse struct {
 
 func (x *PauseCampaignResponse) Reset() {
 	*x = PauseCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[20]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1901,7 @@ func (x *PauseCampaignResponse) String() string {
 func (*PauseCampaignResponse) ProtoMessage() {}
 
 func (x *PauseCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[20]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1914,7 @@ func (x *PauseCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCampaignResponse.ProtoReflect.Descriptor instead.
 func (*PauseCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{20}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PauseCampaignResponse) GetCampaign() *Campaign {
@@ -1468,7 +1952,7 @@ type ResumeCampaignRequest struct {
 
 func (x *ResumeCampaignRequest) Reset() {
 	*x = ResumeCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[21]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1964,7 @@ func (x *ResumeCampaignRequest) String() string {
 func (*ResumeCampaignRequest) ProtoMessage() {}
 
 func (x *ResumeCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[21]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1977,7 @@ func (x *ResumeCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCampaignRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{21}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResumeCampaignRequest) GetCampaignId() string {
@@ -1551,7 +2035,7 @@ type ResumeCampaignResponse struct {
 
 func (x *ResumeCampaignResponse) Reset() {
 	*x = ResumeCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[22]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +2047,7 @@ func (x *ResumeCampaignResponse) String() string {
 func (*ResumeCampaignResponse) ProtoMessage() {}
 
 func (x *ResumeCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[22]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +2060,7 @@ func (x *ResumeCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCampaignResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{22}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResumeCampaignResponse) GetCampaign() *Campaign {
@@ -1614,7 +2098,7 @@ type CancelCampaignRequest struct {
 
 func (x *CancelCampaignRequest) Reset() {
 	*x = CancelCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[23]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1626,7 +2110,7 @@ func (x *CancelCampaignRequest) String() string {
 func (*CancelCampaignRequest) ProtoMessage() {}
 
 func (x *CancelCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[23]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1639,7 +2123,7 @@ func (x *CancelCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCampaignRequest.ProtoReflect.Descriptor instead.
 func (*CancelCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{23}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CancelCampaignRequest) GetCampaignId() string {
@@ -1701,7 +2185,7 @@ type CancelCampaignResponse struct {
 
 func (x *CancelCampaignResponse) Reset() {
 	*x = CancelCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[24]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +2197,7 @@ func (x *CancelCampaignResponse) String() string {
 func (*CancelCampaignResponse) ProtoMessage() {}
 
 func (x *CancelCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[24]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +2210,7 @@ func (x *CancelCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelCampaignResponse.ProtoReflect.Descriptor instead.
 func (*CancelCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{24}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CancelCampaignResponse) GetOperation() *Operation {
@@ -1780,7 +2264,7 @@ type SetSaleLimitRequest struct {
 
 func (x *SetSaleLimitRequest) Reset() {
 	*x = SetSaleLimitRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[25]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1792,7 +2276,7 @@ func (x *SetSaleLimitRequest) String() string {
 func (*SetSaleLimitRequest) ProtoMessage() {}
 
 func (x *SetSaleLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[25]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1805,7 +2289,7 @@ func (x *SetSaleLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSaleLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetSaleLimitRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{25}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetSaleLimitRequest) GetCampaignId() string {
@@ -1875,7 +2359,7 @@ type SetSaleLimitResponse struct {
 
 func (x *SetSaleLimitResponse) Reset() {
 	*x = SetSaleLimitResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[26]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2371,7 @@ func (x *SetSaleLimitResponse) String() string {
 func (*SetSaleLimitResponse) ProtoMessage() {}
 
 func (x *SetSaleLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[26]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2384,7 @@ func (x *SetSaleLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSaleLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetSaleLimitResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{26}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetSaleLimitResponse) GetOperation() *Operation {
@@ -1952,7 +2436,7 @@ type AddCellRequest struct {
 
 func (x *AddCellRequest) Reset() {
 	*x = AddCellRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[27]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2448,7 @@ func (x *AddCellRequest) String() string {
 func (*AddCellRequest) ProtoMessage() {}
 
 func (x *AddCellRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[27]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2461,7 @@ func (x *AddCellRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddCellRequest.ProtoReflect.Descriptor instead.
 func (*AddCellRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{27}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AddCellRequest) GetCampaignId() string {
@@ -2035,7 +2519,7 @@ type AddCellResponse struct {
 
 func (x *AddCellResponse) Reset() {
 	*x = AddCellResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[28]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2047,7 +2531,7 @@ func (x *AddCellResponse) String() string {
 func (*AddCellResponse) ProtoMessage() {}
 
 func (x *AddCellResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[28]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2060,7 +2544,7 @@ func (x *AddCellResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddCellResponse.ProtoReflect.Descriptor instead.
 func (*AddCellResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{28}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AddCellResponse) GetCampaign() *Campaign {
@@ -2096,7 +2580,7 @@ type DeleteCampaignRequest struct {
 
 func (x *DeleteCampaignRequest) Reset() {
 	*x = DeleteCampaignRequest{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[29]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2108,7 +2592,7 @@ func (x *DeleteCampaignRequest) String() string {
 func (*DeleteCampaignRequest) ProtoMessage() {}
 
 func (x *DeleteCampaignRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[29]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2121,7 +2605,7 @@ func (x *DeleteCampaignRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCampaignRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCampaignRequest) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{29}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DeleteCampaignRequest) GetCampaignId() string {
@@ -2172,7 +2656,7 @@ type DeleteCampaignResponse struct {
 
 func (x *DeleteCampaignResponse) Reset() {
 	*x = DeleteCampaignResponse{}
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[30]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2668,7 @@ func (x *DeleteCampaignResponse) String() string {
 func (*DeleteCampaignResponse) ProtoMessage() {}
 
 func (x *DeleteCampaignResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_proto_msgTypes[30]
+	mi := &file_cellquota_v1_campaign_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2681,7 @@ func (x *DeleteCampaignResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCampaignResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCampaignResponse) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{30}
+	return file_cellquota_v1_campaign_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DeleteCampaignResponse) GetOperationId() string {
@@ -2218,7 +2702,7 @@ var File_cellquota_v1_campaign_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_campaign_proto_rawDesc = "" +
 	"\n" +
-	"\x1bcellquota/v1/campaign.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x19cellquota/v1/common.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x02\n" +
+	"\x1bcellquota/v1/campaign.proto\x12\fcellquota.v1\x1a cellquota/v1/campaign_spec.proto\x1a\x19cellquota/v1/common.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x03\n" +
 	"\bCampaign\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.cellquota.v1.CampaignStateR\x05state\x12\x18\n" +
@@ -2234,7 +2718,48 @@ const file_cellquota_v1_campaign_proto_rawDesc = "" +
 	"\tcancelled\x18\t \x01(\bR\tcancelled\x129\n" +
 	"\n" +
 	"settled_at\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\tsettledAt\"_\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tsettledAt\x12/\n" +
+	"\alottery\x18\v \x01(\v2\x15.cellquota.v1.LotteryR\alottery\"n\n" +
+	"\aLottery\x12\x1e\n" +
+	"\n" +
+	"commitment\x18\x01 \x01(\tR\n" +
+	"commitment\x12\x12\n" +
+	"\x04seed\x18\x02 \x01(\tR\x04seed\x12/\n" +
+	"\x05draws\x18\x03 \x03(\v2\x19.cellquota.v1.LotteryDrawR\x05draws\"\x8f\x03\n" +
+	"\vLotteryDraw\x12\x15\n" +
+	"\x06sku_id\x18\x01 \x01(\tR\x05skuId\x12\x1a\n" +
+	"\bentrants\x18\x02 \x01(\x03R\bentrants\x12'\n" +
+	"\x0fentrants_sha256\x18\x03 \x01(\tR\x0eentrantsSha256\x12\x16\n" +
+	"\x06beacon\x18\x04 \x01(\tR\x06beacon\x12\x14\n" +
+	"\x05units\x18\x05 \x01(\x05R\x05units\x12\x18\n" +
+	"\awinners\x18\x06 \x01(\x05R\awinners\x12\x1c\n" +
+	"\tungranted\x18\a \x01(\x05R\tungranted\x12\x1a\n" +
+	"\bevidence\x18\b \x01(\tR\bevidence\x12'\n" +
+	"\x0fevidence_sha256\x18\t \x01(\tR\x0eevidenceSha256\x125\n" +
+	"\bdrawn_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\adrawnAt\x12\x1d\n" +
+	"\n" +
+	"lost_cells\x18\v \x03(\tR\tlostCells\x12#\n" +
+	"\revidence_size\x18\f \x01(\x03R\fevidenceSize\"\xd8\x01\n" +
+	"\x12DrawLotteryRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x16\n" +
+	"\x06beacon\x18\x02 \x01(\tR\x06beacon\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\x12#\n" +
+	"\rvalidate_only\x18\x04 \x01(\bR\fvalidateOnly\x12)\n" +
+	"\x10expected_version\x18\x05 \x01(\x03R\x0fexpectedVersion\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"k\n" +
+	"\x19GetLotteryEvidenceRequest\x12\x1f\n" +
+	"\vcampaign_id\x18\x01 \x01(\tR\n" +
+	"campaignId\x12\x15\n" +
+	"\x06sku_id\x18\x02 \x01(\tR\x05skuId\x12\x16\n" +
+	"\x06object\x18\x03 \x01(\tR\x06object\"6\n" +
+	"\x1aGetLotteryEvidenceResponse\x12\x18\n" +
+	"\acontent\x18\x01 \x01(\fR\acontent\"\xa3\x01\n" +
+	"\x13DrawLotteryResponse\x125\n" +
+	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x122\n" +
+	"\bcampaign\x18\x02 \x01(\v2\x16.cellquota.v1.CampaignR\bcampaign\x12!\n" +
+	"\foperation_id\x18\x03 \x01(\tR\voperationId\"_\n" +
 	"\tFileFault\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04line\x18\x02 \x01(\x05R\x04line\x12\x16\n" +
@@ -2385,8 +2910,7 @@ const file_cellquota_v1_campaign_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\"r\n" +
 	"\x16DeleteCampaignResponse\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\tR\voperationId\x125\n" +
-	"\toperation\x18\x02 \x01(\v2\x17.cellquota.v1.OperationR\toperation2\x8c\n" +
-	"\n" +
+	"\toperation\x18\x02 \x01(\v2\x17.cellquota.v1.OperationR\toperation2\xc9\v\n" +
 	"\x0fCampaignService\x12a\n" +
 	"\x10ValidateCampaign\x12%.cellquota.v1.ValidateCampaignRequest\x1a&.cellquota.v1.ValidateCampaignResponse\x12[\n" +
 	"\x0eCreateCampaign\x12#.cellquota.v1.CreateCampaignRequest\x1a$.cellquota.v1.CreateCampaignResponse\x12R\n" +
@@ -2400,7 +2924,9 @@ const file_cellquota_v1_campaign_proto_rawDesc = "" +
 	"\x0eResumeCampaign\x12#.cellquota.v1.ResumeCampaignRequest\x1a$.cellquota.v1.ResumeCampaignResponse\x12[\n" +
 	"\x0eCancelCampaign\x12#.cellquota.v1.CancelCampaignRequest\x1a$.cellquota.v1.CancelCampaignResponse\x12U\n" +
 	"\fSetSaleLimit\x12!.cellquota.v1.SetSaleLimitRequest\x1a\".cellquota.v1.SetSaleLimitResponse\x12F\n" +
-	"\aAddCell\x12\x1c.cellquota.v1.AddCellRequest\x1a\x1d.cellquota.v1.AddCellResponse\x12[\n" +
+	"\aAddCell\x12\x1c.cellquota.v1.AddCellRequest\x1a\x1d.cellquota.v1.AddCellResponse\x12R\n" +
+	"\vDrawLottery\x12 .cellquota.v1.DrawLotteryRequest\x1a!.cellquota.v1.DrawLotteryResponse\x12g\n" +
+	"\x12GetLotteryEvidence\x12'.cellquota.v1.GetLotteryEvidenceRequest\x1a(.cellquota.v1.GetLotteryEvidenceResponse\x12[\n" +
 	"\x0eDeleteCampaign\x12#.cellquota.v1.DeleteCampaignRequest\x1a$.cellquota.v1.DeleteCampaignResponseB?Z=github.com/cellquota/cellquota/proto/cellquota/v1;cellquotav1b\x06proto3"
 
 var (
@@ -2415,101 +2941,116 @@ func file_cellquota_v1_campaign_proto_rawDescGZIP() []byte {
 	return file_cellquota_v1_campaign_proto_rawDescData
 }
 
-var file_cellquota_v1_campaign_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_cellquota_v1_campaign_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_cellquota_v1_campaign_proto_goTypes = []any{
-	(*Campaign)(nil),                  // 0: cellquota.v1.Campaign
-	(*FileFault)(nil),                 // 1: cellquota.v1.FileFault
-	(*ValidateCampaignRequest)(nil),   // 2: cellquota.v1.ValidateCampaignRequest
-	(*ValidateCampaignResponse)(nil),  // 3: cellquota.v1.ValidateCampaignResponse
-	(*CreateCampaignRequest)(nil),     // 4: cellquota.v1.CreateCampaignRequest
-	(*CreateCampaignResponse)(nil),    // 5: cellquota.v1.CreateCampaignResponse
-	(*GetCampaignRequest)(nil),        // 6: cellquota.v1.GetCampaignRequest
-	(*GetCampaignResponse)(nil),       // 7: cellquota.v1.GetCampaignResponse
-	(*ListCampaignsRequest)(nil),      // 8: cellquota.v1.ListCampaignsRequest
-	(*ListCampaignsResponse)(nil),     // 9: cellquota.v1.ListCampaignsResponse
-	(*PublishCampaignRequest)(nil),    // 10: cellquota.v1.PublishCampaignRequest
-	(*PublishCampaignResponse)(nil),   // 11: cellquota.v1.PublishCampaignResponse
-	(*CloseCampaignRequest)(nil),      // 12: cellquota.v1.CloseCampaignRequest
-	(*CloseCampaignResponse)(nil),     // 13: cellquota.v1.CloseCampaignResponse
-	(*UpdateCampaignRequest)(nil),     // 14: cellquota.v1.UpdateCampaignRequest
-	(*UpdateCampaignResponse)(nil),    // 15: cellquota.v1.UpdateCampaignResponse
-	(*PreflightCampaignRequest)(nil),  // 16: cellquota.v1.PreflightCampaignRequest
-	(*PreflightRow)(nil),              // 17: cellquota.v1.PreflightRow
-	(*PreflightCampaignResponse)(nil), // 18: cellquota.v1.PreflightCampaignResponse
-	(*PauseCampaignRequest)(nil),      // 19: cellquota.v1.PauseCampaignRequest
-	(*PauseCampaignResponse)(nil),     // 20: cellquota.v1.PauseCampaignResponse
-	(*ResumeCampaignRequest)(nil),     // 21: cellquota.v1.ResumeCampaignRequest
-	(*ResumeCampaignResponse)(nil),    // 22: cellquota.v1.ResumeCampaignResponse
-	(*CancelCampaignRequest)(nil),     // 23: cellquota.v1.CancelCampaignRequest
-	(*CancelCampaignResponse)(nil),    // 24: cellquota.v1.CancelCampaignResponse
-	(*SetSaleLimitRequest)(nil),       // 25: cellquota.v1.SetSaleLimitRequest
-	(*SetSaleLimitResponse)(nil),      // 26: cellquota.v1.SetSaleLimitResponse
-	(*AddCellRequest)(nil),            // 27: cellquota.v1.AddCellRequest
-	(*AddCellResponse)(nil),           // 28: cellquota.v1.AddCellResponse
-	(*DeleteCampaignRequest)(nil),     // 29: cellquota.v1.DeleteCampaignRequest
-	(*DeleteCampaignResponse)(nil),    // 30: cellquota.v1.DeleteCampaignResponse
-	(*CampaignSpec)(nil),              // 31: cellquota.v1.CampaignSpec
-	(CampaignState)(0),                // 32: cellquota.v1.CampaignState
-	(*timestamppb.Timestamp)(nil),     // 33: google.protobuf.Timestamp
-	(*Operation)(nil),                 // 34: cellquota.v1.Operation
-	(*Build)(nil),                     // 35: cellquota.v1.Build
-	(*Book)(nil),                      // 36: cellquota.v1.Book
+	(*Campaign)(nil),                   // 0: cellquota.v1.Campaign
+	(*Lottery)(nil),                    // 1: cellquota.v1.Lottery
+	(*LotteryDraw)(nil),                // 2: cellquota.v1.LotteryDraw
+	(*DrawLotteryRequest)(nil),         // 3: cellquota.v1.DrawLotteryRequest
+	(*GetLotteryEvidenceRequest)(nil),  // 4: cellquota.v1.GetLotteryEvidenceRequest
+	(*GetLotteryEvidenceResponse)(nil), // 5: cellquota.v1.GetLotteryEvidenceResponse
+	(*DrawLotteryResponse)(nil),        // 6: cellquota.v1.DrawLotteryResponse
+	(*FileFault)(nil),                  // 7: cellquota.v1.FileFault
+	(*ValidateCampaignRequest)(nil),    // 8: cellquota.v1.ValidateCampaignRequest
+	(*ValidateCampaignResponse)(nil),   // 9: cellquota.v1.ValidateCampaignResponse
+	(*CreateCampaignRequest)(nil),      // 10: cellquota.v1.CreateCampaignRequest
+	(*CreateCampaignResponse)(nil),     // 11: cellquota.v1.CreateCampaignResponse
+	(*GetCampaignRequest)(nil),         // 12: cellquota.v1.GetCampaignRequest
+	(*GetCampaignResponse)(nil),        // 13: cellquota.v1.GetCampaignResponse
+	(*ListCampaignsRequest)(nil),       // 14: cellquota.v1.ListCampaignsRequest
+	(*ListCampaignsResponse)(nil),      // 15: cellquota.v1.ListCampaignsResponse
+	(*PublishCampaignRequest)(nil),     // 16: cellquota.v1.PublishCampaignRequest
+	(*PublishCampaignResponse)(nil),    // 17: cellquota.v1.PublishCampaignResponse
+	(*CloseCampaignRequest)(nil),       // 18: cellquota.v1.CloseCampaignRequest
+	(*CloseCampaignResponse)(nil),      // 19: cellquota.v1.CloseCampaignResponse
+	(*UpdateCampaignRequest)(nil),      // 20: cellquota.v1.UpdateCampaignRequest
+	(*UpdateCampaignResponse)(nil),     // 21: cellquota.v1.UpdateCampaignResponse
+	(*PreflightCampaignRequest)(nil),   // 22: cellquota.v1.PreflightCampaignRequest
+	(*PreflightRow)(nil),               // 23: cellquota.v1.PreflightRow
+	(*PreflightCampaignResponse)(nil),  // 24: cellquota.v1.PreflightCampaignResponse
+	(*PauseCampaignRequest)(nil),       // 25: cellquota.v1.PauseCampaignRequest
+	(*PauseCampaignResponse)(nil),      // 26: cellquota.v1.PauseCampaignResponse
+	(*ResumeCampaignRequest)(nil),      // 27: cellquota.v1.ResumeCampaignRequest
+	(*ResumeCampaignResponse)(nil),     // 28: cellquota.v1.ResumeCampaignResponse
+	(*CancelCampaignRequest)(nil),      // 29: cellquota.v1.CancelCampaignRequest
+	(*CancelCampaignResponse)(nil),     // 30: cellquota.v1.CancelCampaignResponse
+	(*SetSaleLimitRequest)(nil),        // 31: cellquota.v1.SetSaleLimitRequest
+	(*SetSaleLimitResponse)(nil),       // 32: cellquota.v1.SetSaleLimitResponse
+	(*AddCellRequest)(nil),             // 33: cellquota.v1.AddCellRequest
+	(*AddCellResponse)(nil),            // 34: cellquota.v1.AddCellResponse
+	(*DeleteCampaignRequest)(nil),      // 35: cellquota.v1.DeleteCampaignRequest
+	(*DeleteCampaignResponse)(nil),     // 36: cellquota.v1.DeleteCampaignResponse
+	(*CampaignSpec)(nil),               // 37: cellquota.v1.CampaignSpec
+	(CampaignState)(0),                 // 38: cellquota.v1.CampaignState
+	(*timestamppb.Timestamp)(nil),      // 39: google.protobuf.Timestamp
+	(*Operation)(nil),                  // 40: cellquota.v1.Operation
+	(*Build)(nil),                      // 41: cellquota.v1.Build
+	(*Book)(nil),                       // 42: cellquota.v1.Book
 }
 var file_cellquota_v1_campaign_proto_depIdxs = []int32{
-	31, // 0: cellquota.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
-	32, // 1: cellquota.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
-	33, // 2: cellquota.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
-	1,  // 3: cellquota.v1.ValidateCampaignResponse.faults:type_name -> cellquota.v1.FileFault
-	31, // 4: cellquota.v1.ValidateCampaignResponse.spec:type_name -> cellquota.v1.CampaignSpec
-	0,  // 5: cellquota.v1.CreateCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	0,  // 6: cellquota.v1.GetCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	0,  // 7: cellquota.v1.ListCampaignsResponse.campaigns:type_name -> cellquota.v1.Campaign
-	34, // 8: cellquota.v1.PublishCampaignResponse.operation:type_name -> cellquota.v1.Operation
-	0,  // 9: cellquota.v1.PublishCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	0,  // 10: cellquota.v1.CloseCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	0,  // 11: cellquota.v1.UpdateCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	35, // 12: cellquota.v1.PreflightRow.build:type_name -> cellquota.v1.Build
-	17, // 13: cellquota.v1.PreflightCampaignResponse.rows:type_name -> cellquota.v1.PreflightRow
-	0,  // 14: cellquota.v1.PauseCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	0,  // 15: cellquota.v1.ResumeCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
-	34, // 16: cellquota.v1.CancelCampaignResponse.operation:type_name -> cellquota.v1.Operation
-	34, // 17: cellquota.v1.SetSaleLimitResponse.operation:type_name -> cellquota.v1.Operation
-	36, // 18: cellquota.v1.SetSaleLimitResponse.book:type_name -> cellquota.v1.Book
-	0,  // 19: cellquota.v1.AddCellResponse.campaign:type_name -> cellquota.v1.Campaign
-	34, // 20: cellquota.v1.DeleteCampaignResponse.operation:type_name -> cellquota.v1.Operation
-	2,  // 21: cellquota.v1.CampaignService.ValidateCampaign:input_type -> cellquota.v1.ValidateCampaignRequest
-	4,  // 22: cellquota.v1.CampaignService.CreateCampaign:input_type -> cellquota.v1.CreateCampaignRequest
-	6,  // 23: cellquota.v1.CampaignService.GetCampaign:input_type -> cellquota.v1.GetCampaignRequest
-	8,  // 24: cellquota.v1.CampaignService.ListCampaigns:input_type -> cellquota.v1.ListCampaignsRequest
-	10, // 25: cellquota.v1.CampaignService.PublishCampaign:input_type -> cellquota.v1.PublishCampaignRequest
-	12, // 26: cellquota.v1.CampaignService.CloseCampaign:input_type -> cellquota.v1.CloseCampaignRequest
-	14, // 27: cellquota.v1.CampaignService.UpdateCampaign:input_type -> cellquota.v1.UpdateCampaignRequest
-	16, // 28: cellquota.v1.CampaignService.PreflightCampaign:input_type -> cellquota.v1.PreflightCampaignRequest
-	19, // 29: cellquota.v1.CampaignService.PauseCampaign:input_type -> cellquota.v1.PauseCampaignRequest
-	21, // 30: cellquota.v1.CampaignService.ResumeCampaign:input_type -> cellquota.v1.ResumeCampaignRequest
-	23, // 31: cellquota.v1.CampaignService.CancelCampaign:input_type -> cellquota.v1.CancelCampaignRequest
-	25, // 32: cellquota.v1.CampaignService.SetSaleLimit:input_type -> cellquota.v1.SetSaleLimitRequest
-	27, // 33: cellquota.v1.CampaignService.AddCell:input_type -> cellquota.v1.AddCellRequest
-	29, // 34: cellquota.v1.CampaignService.DeleteCampaign:input_type -> cellquota.v1.DeleteCampaignRequest
-	3,  // 35: cellquota.v1.CampaignService.ValidateCampaign:output_type -> cellquota.v1.ValidateCampaignResponse
-	5,  // 36: cellquota.v1.CampaignService.CreateCampaign:output_type -> cellquota.v1.CreateCampaignResponse
-	7,  // 37: cellquota.v1.CampaignService.GetCampaign:output_type -> cellquota.v1.GetCampaignResponse
-	9,  // 38: cellquota.v1.CampaignService.ListCampaigns:output_type -> cellquota.v1.ListCampaignsResponse
-	11, // 39: cellquota.v1.CampaignService.PublishCampaign:output_type -> cellquota.v1.PublishCampaignResponse
-	13, // 40: cellquota.v1.CampaignService.CloseCampaign:output_type -> cellquota.v1.CloseCampaignResponse
-	15, // 41: cellquota.v1.CampaignService.UpdateCampaign:output_type -> cellquota.v1.UpdateCampaignResponse
-	18, // 42: cellquota.v1.CampaignService.PreflightCampaign:output_type -> cellquota.v1.PreflightCampaignResponse
-	20, // 43: cellquota.v1.CampaignService.PauseCampaign:output_type -> cellquota.v1.PauseCampaignResponse
-	22, // 44: cellquota.v1.CampaignService.ResumeCampaign:output_type -> cellquota.v1.ResumeCampaignResponse
-	24, // 45: cellquota.v1.CampaignService.CancelCampaign:output_type -> cellquota.v1.CancelCampaignResponse
-	26, // 46: cellquota.v1.CampaignService.SetSaleLimit:output_type -> cellquota.v1.SetSaleLimitResponse
-	28, // 47: cellquota.v1.CampaignService.AddCell:output_type -> cellquota.v1.AddCellResponse
-	30, // 48: cellquota.v1.CampaignService.DeleteCampaign:output_type -> cellquota.v1.DeleteCampaignResponse
-	35, // [35:49] is the sub-list for method output_type
-	21, // [21:35] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	37, // 0: cellquota.v1.Campaign.spec:type_name -> cellquota.v1.CampaignSpec
+	38, // 1: cellquota.v1.Campaign.state:type_name -> cellquota.v1.CampaignState
+	39, // 2: cellquota.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
+	1,  // 3: cellquota.v1.Campaign.lottery:type_name -> cellquota.v1.Lottery
+	2,  // 4: cellquota.v1.Lottery.draws:type_name -> cellquota.v1.LotteryDraw
+	39, // 5: cellquota.v1.LotteryDraw.drawn_at:type_name -> google.protobuf.Timestamp
+	40, // 6: cellquota.v1.DrawLotteryResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 7: cellquota.v1.DrawLotteryResponse.campaign:type_name -> cellquota.v1.Campaign
+	7,  // 8: cellquota.v1.ValidateCampaignResponse.faults:type_name -> cellquota.v1.FileFault
+	37, // 9: cellquota.v1.ValidateCampaignResponse.spec:type_name -> cellquota.v1.CampaignSpec
+	0,  // 10: cellquota.v1.CreateCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 11: cellquota.v1.GetCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 12: cellquota.v1.ListCampaignsResponse.campaigns:type_name -> cellquota.v1.Campaign
+	40, // 13: cellquota.v1.PublishCampaignResponse.operation:type_name -> cellquota.v1.Operation
+	0,  // 14: cellquota.v1.PublishCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 15: cellquota.v1.CloseCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 16: cellquota.v1.UpdateCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	41, // 17: cellquota.v1.PreflightRow.build:type_name -> cellquota.v1.Build
+	23, // 18: cellquota.v1.PreflightCampaignResponse.rows:type_name -> cellquota.v1.PreflightRow
+	0,  // 19: cellquota.v1.PauseCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	0,  // 20: cellquota.v1.ResumeCampaignResponse.campaign:type_name -> cellquota.v1.Campaign
+	40, // 21: cellquota.v1.CancelCampaignResponse.operation:type_name -> cellquota.v1.Operation
+	40, // 22: cellquota.v1.SetSaleLimitResponse.operation:type_name -> cellquota.v1.Operation
+	42, // 23: cellquota.v1.SetSaleLimitResponse.book:type_name -> cellquota.v1.Book
+	0,  // 24: cellquota.v1.AddCellResponse.campaign:type_name -> cellquota.v1.Campaign
+	40, // 25: cellquota.v1.DeleteCampaignResponse.operation:type_name -> cellquota.v1.Operation
+	8,  // 26: cellquota.v1.CampaignService.ValidateCampaign:input_type -> cellquota.v1.ValidateCampaignRequest
+	10, // 27: cellquota.v1.CampaignService.CreateCampaign:input_type -> cellquota.v1.CreateCampaignRequest
+	12, // 28: cellquota.v1.CampaignService.GetCampaign:input_type -> cellquota.v1.GetCampaignRequest
+	14, // 29: cellquota.v1.CampaignService.ListCampaigns:input_type -> cellquota.v1.ListCampaignsRequest
+	16, // 30: cellquota.v1.CampaignService.PublishCampaign:input_type -> cellquota.v1.PublishCampaignRequest
+	18, // 31: cellquota.v1.CampaignService.CloseCampaign:input_type -> cellquota.v1.CloseCampaignRequest
+	20, // 32: cellquota.v1.CampaignService.UpdateCampaign:input_type -> cellquota.v1.UpdateCampaignRequest
+	22, // 33: cellquota.v1.CampaignService.PreflightCampaign:input_type -> cellquota.v1.PreflightCampaignRequest
+	25, // 34: cellquota.v1.CampaignService.PauseCampaign:input_type -> cellquota.v1.PauseCampaignRequest
+	27, // 35: cellquota.v1.CampaignService.ResumeCampaign:input_type -> cellquota.v1.ResumeCampaignRequest
+	29, // 36: cellquota.v1.CampaignService.CancelCampaign:input_type -> cellquota.v1.CancelCampaignRequest
+	31, // 37: cellquota.v1.CampaignService.SetSaleLimit:input_type -> cellquota.v1.SetSaleLimitRequest
+	33, // 38: cellquota.v1.CampaignService.AddCell:input_type -> cellquota.v1.AddCellRequest
+	3,  // 39: cellquota.v1.CampaignService.DrawLottery:input_type -> cellquota.v1.DrawLotteryRequest
+	4,  // 40: cellquota.v1.CampaignService.GetLotteryEvidence:input_type -> cellquota.v1.GetLotteryEvidenceRequest
+	35, // 41: cellquota.v1.CampaignService.DeleteCampaign:input_type -> cellquota.v1.DeleteCampaignRequest
+	9,  // 42: cellquota.v1.CampaignService.ValidateCampaign:output_type -> cellquota.v1.ValidateCampaignResponse
+	11, // 43: cellquota.v1.CampaignService.CreateCampaign:output_type -> cellquota.v1.CreateCampaignResponse
+	13, // 44: cellquota.v1.CampaignService.GetCampaign:output_type -> cellquota.v1.GetCampaignResponse
+	15, // 45: cellquota.v1.CampaignService.ListCampaigns:output_type -> cellquota.v1.ListCampaignsResponse
+	17, // 46: cellquota.v1.CampaignService.PublishCampaign:output_type -> cellquota.v1.PublishCampaignResponse
+	19, // 47: cellquota.v1.CampaignService.CloseCampaign:output_type -> cellquota.v1.CloseCampaignResponse
+	21, // 48: cellquota.v1.CampaignService.UpdateCampaign:output_type -> cellquota.v1.UpdateCampaignResponse
+	24, // 49: cellquota.v1.CampaignService.PreflightCampaign:output_type -> cellquota.v1.PreflightCampaignResponse
+	26, // 50: cellquota.v1.CampaignService.PauseCampaign:output_type -> cellquota.v1.PauseCampaignResponse
+	28, // 51: cellquota.v1.CampaignService.ResumeCampaign:output_type -> cellquota.v1.ResumeCampaignResponse
+	30, // 52: cellquota.v1.CampaignService.CancelCampaign:output_type -> cellquota.v1.CancelCampaignResponse
+	32, // 53: cellquota.v1.CampaignService.SetSaleLimit:output_type -> cellquota.v1.SetSaleLimitResponse
+	34, // 54: cellquota.v1.CampaignService.AddCell:output_type -> cellquota.v1.AddCellResponse
+	6,  // 55: cellquota.v1.CampaignService.DrawLottery:output_type -> cellquota.v1.DrawLotteryResponse
+	5,  // 56: cellquota.v1.CampaignService.GetLotteryEvidence:output_type -> cellquota.v1.GetLotteryEvidenceResponse
+	36, // 57: cellquota.v1.CampaignService.DeleteCampaign:output_type -> cellquota.v1.DeleteCampaignResponse
+	42, // [42:58] is the sub-list for method output_type
+	26, // [26:42] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_campaign_proto_init() }
@@ -2527,7 +3068,7 @@ func file_cellquota_v1_campaign_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_campaign_proto_rawDesc), len(file_cellquota_v1_campaign_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

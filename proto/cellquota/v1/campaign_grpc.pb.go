@@ -19,20 +19,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CampaignService_ValidateCampaign_FullMethodName  = "/cellquota.v1.CampaignService/ValidateCampaign"
-	CampaignService_CreateCampaign_FullMethodName    = "/cellquota.v1.CampaignService/CreateCampaign"
-	CampaignService_GetCampaign_FullMethodName       = "/cellquota.v1.CampaignService/GetCampaign"
-	CampaignService_ListCampaigns_FullMethodName     = "/cellquota.v1.CampaignService/ListCampaigns"
-	CampaignService_PublishCampaign_FullMethodName   = "/cellquota.v1.CampaignService/PublishCampaign"
-	CampaignService_CloseCampaign_FullMethodName     = "/cellquota.v1.CampaignService/CloseCampaign"
-	CampaignService_UpdateCampaign_FullMethodName    = "/cellquota.v1.CampaignService/UpdateCampaign"
-	CampaignService_PreflightCampaign_FullMethodName = "/cellquota.v1.CampaignService/PreflightCampaign"
-	CampaignService_PauseCampaign_FullMethodName     = "/cellquota.v1.CampaignService/PauseCampaign"
-	CampaignService_ResumeCampaign_FullMethodName    = "/cellquota.v1.CampaignService/ResumeCampaign"
-	CampaignService_CancelCampaign_FullMethodName    = "/cellquota.v1.CampaignService/CancelCampaign"
-	CampaignService_SetSaleLimit_FullMethodName      = "/cellquota.v1.CampaignService/SetSaleLimit"
-	CampaignService_AddCell_FullMethodName           = "/cellquota.v1.CampaignService/AddCell"
-	CampaignService_DeleteCampaign_FullMethodName    = "/cellquota.v1.CampaignService/DeleteCampaign"
+	CampaignService_ValidateCampaign_FullMethodName   = "/cellquota.v1.CampaignService/ValidateCampaign"
+	CampaignService_CreateCampaign_FullMethodName     = "/cellquota.v1.CampaignService/CreateCampaign"
+	CampaignService_GetCampaign_FullMethodName        = "/cellquota.v1.CampaignService/GetCampaign"
+	CampaignService_ListCampaigns_FullMethodName      = "/cellquota.v1.CampaignService/ListCampaigns"
+	CampaignService_PublishCampaign_FullMethodName    = "/cellquota.v1.CampaignService/PublishCampaign"
+	CampaignService_CloseCampaign_FullMethodName      = "/cellquota.v1.CampaignService/CloseCampaign"
+	CampaignService_UpdateCampaign_FullMethodName     = "/cellquota.v1.CampaignService/UpdateCampaign"
+	CampaignService_PreflightCampaign_FullMethodName  = "/cellquota.v1.CampaignService/PreflightCampaign"
+	CampaignService_PauseCampaign_FullMethodName      = "/cellquota.v1.CampaignService/PauseCampaign"
+	CampaignService_ResumeCampaign_FullMethodName     = "/cellquota.v1.CampaignService/ResumeCampaign"
+	CampaignService_CancelCampaign_FullMethodName     = "/cellquota.v1.CampaignService/CancelCampaign"
+	CampaignService_SetSaleLimit_FullMethodName       = "/cellquota.v1.CampaignService/SetSaleLimit"
+	CampaignService_AddCell_FullMethodName            = "/cellquota.v1.CampaignService/AddCell"
+	CampaignService_DrawLottery_FullMethodName        = "/cellquota.v1.CampaignService/DrawLottery"
+	CampaignService_GetLotteryEvidence_FullMethodName = "/cellquota.v1.CampaignService/GetLotteryEvidence"
+	CampaignService_DeleteCampaign_FullMethodName     = "/cellquota.v1.CampaignService/DeleteCampaign"
 )
 
 // CampaignServiceClient is the client API for CampaignService service.
@@ -72,6 +74,12 @@ type CampaignServiceClient interface {
 	SetSaleLimit(ctx context.Context, in *SetSaleLimitRequest, opts ...grpc.CallOption) (*SetSaleLimitResponse, error)
 	// AddCell lets one more cell take part. No bucket moves; units follow the buckets.
 	AddCell(ctx context.Context, in *AddCellRequest, opts ...grpc.CallOption) (*AddCellResponse, error)
+	// DrawLottery draws each SKU's winners over all cells once entry has ended, keeps the evidence in the
+	// archive, and grants each cell the units of its winners. It cannot be aborted once the first SKU is
+	// drawn; a repeat draws the same.
+	DrawLottery(ctx context.Context, in *DrawLotteryRequest, opts ...grpc.CallOption) (*DrawLotteryResponse, error)
+	// GetLotteryEvidence answers one part of what a draw left in the archive, so that anybody may repeat it.
+	GetLotteryEvidence(ctx context.Context, in *GetLotteryEvidenceRequest, opts ...grpc.CallOption) (*GetLotteryEvidenceResponse, error)
 	// DeleteCampaign removes a draft, or a settled campaign whose archive stands.
 	DeleteCampaign(ctx context.Context, in *DeleteCampaignRequest, opts ...grpc.CallOption) (*DeleteCampaignResponse, error)
 }
@@ -214,6 +222,26 @@ func (c *campaignServiceClient) AddCell(ctx context.Context, in *AddCellRequest,
 	return out, nil
 }
 
+func (c *campaignServiceClient) DrawLottery(ctx context.Context, in *DrawLotteryRequest, opts ...grpc.CallOption) (*DrawLotteryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrawLotteryResponse)
+	err := c.cc.Invoke(ctx, CampaignService_DrawLottery_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *campaignServiceClient) GetLotteryEvidence(ctx context.Context, in *GetLotteryEvidenceRequest, opts ...grpc.CallOption) (*GetLotteryEvidenceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetLotteryEvidenceResponse)
+	err := c.cc.Invoke(ctx, CampaignService_GetLotteryEvidence_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *campaignServiceClient) DeleteCampaign(ctx context.Context, in *DeleteCampaignRequest, opts ...grpc.CallOption) (*DeleteCampaignResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteCampaignResponse)
@@ -261,6 +289,12 @@ type CampaignServiceServer interface {
 	SetSaleLimit(context.Context, *SetSaleLimitRequest) (*SetSaleLimitResponse, error)
 	// AddCell lets one more cell take part. No bucket moves; units follow the buckets.
 	AddCell(context.Context, *AddCellRequest) (*AddCellResponse, error)
+	// DrawLottery draws each SKU's winners over all cells once entry has ended, keeps the evidence in the
+	// archive, and grants each cell the units of its winners. It cannot be aborted once the first SKU is
+	// drawn; a repeat draws the same.
+	DrawLottery(context.Context, *DrawLotteryRequest) (*DrawLotteryResponse, error)
+	// GetLotteryEvidence answers one part of what a draw left in the archive, so that anybody may repeat it.
+	GetLotteryEvidence(context.Context, *GetLotteryEvidenceRequest) (*GetLotteryEvidenceResponse, error)
 	// DeleteCampaign removes a draft, or a settled campaign whose archive stands.
 	DeleteCampaign(context.Context, *DeleteCampaignRequest) (*DeleteCampaignResponse, error)
 	mustEmbedUnimplementedCampaignServiceServer()
@@ -311,6 +345,12 @@ func (UnimplementedCampaignServiceServer) SetSaleLimit(context.Context, *SetSale
 }
 func (UnimplementedCampaignServiceServer) AddCell(context.Context, *AddCellRequest) (*AddCellResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AddCell not implemented")
+}
+func (UnimplementedCampaignServiceServer) DrawLottery(context.Context, *DrawLotteryRequest) (*DrawLotteryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrawLottery not implemented")
+}
+func (UnimplementedCampaignServiceServer) GetLotteryEvidence(context.Context, *GetLotteryEvidenceRequest) (*GetLotteryEvidenceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetLotteryEvidence not implemented")
 }
 func (UnimplementedCampaignServiceServer) DeleteCampaign(context.Context, *DeleteCampaignRequest) (*DeleteCampaignResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteCampaign not implemented")
@@ -570,6 +610,42 @@ func _CampaignService_AddCell_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CampaignService_DrawLottery_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrawLotteryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).DrawLottery(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_DrawLottery_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).DrawLottery(ctx, req.(*DrawLotteryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CampaignService_GetLotteryEvidence_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetLotteryEvidenceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CampaignServiceServer).GetLotteryEvidence(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CampaignService_GetLotteryEvidence_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CampaignServiceServer).GetLotteryEvidence(ctx, req.(*GetLotteryEvidenceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CampaignService_DeleteCampaign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteCampaignRequest)
 	if err := dec(in); err != nil {
@@ -646,6 +722,14 @@ var CampaignService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AddCell",
 			Handler:    _CampaignService_AddCell_Handler,
+		},
+		{
+			MethodName: "DrawLottery",
+			Handler:    _CampaignService_DrawLottery_Handler,
+		},
+		{
+			MethodName: "GetLotteryEvidence",
+			Handler:    _CampaignService_GetLotteryEvidence_Handler,
 		},
 		{
 			MethodName: "DeleteCampaign",

@@ -658,7 +658,9 @@ type CampaignSpec struct {
 	// What is sold; 1 to 1,000.
 	Skus []*SkuSpec `protobuf:"bytes,20,rep,name=skus,proto3" json:"skus,omitempty"`
 	// The cells that sell; 1 to 1,000, each once.
-	Cells         []string `protobuf:"bytes,21,rep,name=cells,proto3" json:"cells,omitempty"`
+	Cells []string `protobuf:"bytes,21,rep,name=cells,proto3" json:"cells,omitempty"`
+	// Mode LOTTERY: who may enter when; absent with DIRECT.
+	Lottery       *LotteryRules `protobuf:"bytes,22,opt,name=lottery,proto3" json:"lottery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,6 +842,78 @@ func (x *CampaignSpec) GetCells() []string {
 	return nil
 }
 
+func (x *CampaignSpec) GetLottery() *LotteryRules {
+	if x != nil {
+		return x.Lottery
+	}
+	return nil
+}
+
+// LotteryRules says when customers enter and how many tickets each has in the draw (R-079).
+type LotteryRules struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// First instant at which an entry is taken.
+	EntryOpenAt *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=entry_open_at,json=entryOpenAt,proto3" json:"entry_open_at,omitempty"`
+	// First instant at which none is any more; not after open_at.
+	EntryCloseAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=entry_close_at,json=entryCloseAt,proto3" json:"entry_close_at,omitempty"`
+	// Value of the token's claim "tier" to tickets, 1 to 100; at most 32. "default" is everybody else's,
+	// 1 where it is not named.
+	Tiers         map[string]int32 `protobuf:"bytes,3,rep,name=tiers,proto3" json:"tiers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LotteryRules) Reset() {
+	*x = LotteryRules{}
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LotteryRules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LotteryRules) ProtoMessage() {}
+
+func (x *LotteryRules) ProtoReflect() protoreflect.Message {
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LotteryRules.ProtoReflect.Descriptor instead.
+func (*LotteryRules) Descriptor() ([]byte, []int) {
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *LotteryRules) GetEntryOpenAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EntryOpenAt
+	}
+	return nil
+}
+
+func (x *LotteryRules) GetEntryCloseAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EntryCloseAt
+	}
+	return nil
+}
+
+func (x *LotteryRules) GetTiers() map[string]int32 {
+	if x != nil {
+		return x.Tiers
+	}
+	return nil
+}
+
 // SkuSpec is one SKU of a campaign.
 type SkuSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -867,7 +941,7 @@ type SkuSpec struct {
 
 func (x *SkuSpec) Reset() {
 	*x = SkuSpec{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[1]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +953,7 @@ func (x *SkuSpec) String() string {
 func (*SkuSpec) ProtoMessage() {}
 
 func (x *SkuSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[1]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +966,7 @@ func (x *SkuSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkuSpec.ProtoReflect.Descriptor instead.
 func (*SkuSpec) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{1}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SkuSpec) GetSkuId() string {
@@ -973,7 +1047,7 @@ type SplitRules struct {
 
 func (x *SplitRules) Reset() {
 	*x = SplitRules{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[2]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1059,7 @@ func (x *SplitRules) String() string {
 func (*SplitRules) ProtoMessage() {}
 
 func (x *SplitRules) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[2]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1072,7 @@ func (x *SplitRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRules.ProtoReflect.Descriptor instead.
 func (*SplitRules) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{2}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SplitRules) GetPolicy() SplitPolicy {
@@ -1037,7 +1111,7 @@ type TopUpRules struct {
 
 func (x *TopUpRules) Reset() {
 	*x = TopUpRules{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[3]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1123,7 @@ func (x *TopUpRules) String() string {
 func (*TopUpRules) ProtoMessage() {}
 
 func (x *TopUpRules) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[3]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1136,7 @@ func (x *TopUpRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopUpRules.ProtoReflect.Descriptor instead.
 func (*TopUpRules) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{3}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TopUpRules) GetPolicy() AutoPolicy {
@@ -1099,7 +1173,7 @@ type PermitRules struct {
 
 func (x *PermitRules) Reset() {
 	*x = PermitRules{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[4]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1185,7 @@ func (x *PermitRules) String() string {
 func (*PermitRules) ProtoMessage() {}
 
 func (x *PermitRules) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[4]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1198,7 @@ func (x *PermitRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PermitRules.ProtoReflect.Descriptor instead.
 func (*PermitRules) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{4}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PermitRules) GetClaimFrom() *timestamppb.Timestamp {
@@ -1154,7 +1228,7 @@ type EligibilityRules struct {
 
 func (x *EligibilityRules) Reset() {
 	*x = EligibilityRules{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[5]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1240,7 @@ func (x *EligibilityRules) String() string {
 func (*EligibilityRules) ProtoMessage() {}
 
 func (x *EligibilityRules) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[5]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1253,7 @@ func (x *EligibilityRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EligibilityRules.ProtoReflect.Descriptor instead.
 func (*EligibilityRules) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{5}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EligibilityRules) GetClaims() []*ClaimRule {
@@ -1209,7 +1283,7 @@ type ClaimRule struct {
 
 func (x *ClaimRule) Reset() {
 	*x = ClaimRule{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[6]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1295,7 @@ func (x *ClaimRule) String() string {
 func (*ClaimRule) ProtoMessage() {}
 
 func (x *ClaimRule) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[6]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1308,7 @@ func (x *ClaimRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRule.ProtoReflect.Descriptor instead.
 func (*ClaimRule) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{6}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClaimRule) GetClaim() string {
@@ -1266,7 +1340,7 @@ type HoldRules struct {
 
 func (x *HoldRules) Reset() {
 	*x = HoldRules{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[7]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1352,7 @@ func (x *HoldRules) String() string {
 func (*HoldRules) ProtoMessage() {}
 
 func (x *HoldRules) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[7]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1365,7 @@ func (x *HoldRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldRules.ProtoReflect.Descriptor instead.
 func (*HoldRules) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{7}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HoldRules) GetMaxUnpaidPerUser() int32 {
@@ -1330,7 +1404,7 @@ type GateRules struct {
 
 func (x *GateRules) Reset() {
 	*x = GateRules{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[8]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1416,7 @@ func (x *GateRules) String() string {
 func (*GateRules) ProtoMessage() {}
 
 func (x *GateRules) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[8]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1429,7 @@ func (x *GateRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateRules.ProtoReflect.Descriptor instead.
 func (*GateRules) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{8}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GateRules) GetMaxWait() *durationpb.Duration {
@@ -1392,7 +1466,7 @@ type RateRule struct {
 
 func (x *RateRule) Reset() {
 	*x = RateRule{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[9]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1404,7 +1478,7 @@ func (x *RateRule) String() string {
 func (*RateRule) ProtoMessage() {}
 
 func (x *RateRule) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[9]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1417,7 +1491,7 @@ func (x *RateRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateRule.ProtoReflect.Descriptor instead.
 func (*RateRule) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{9}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RateRule) GetRateMilli() int64 {
@@ -1451,7 +1525,7 @@ type LimitRules struct {
 
 func (x *LimitRules) Reset() {
 	*x = LimitRules{}
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[10]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1537,7 @@ func (x *LimitRules) String() string {
 func (*LimitRules) ProtoMessage() {}
 
 func (x *LimitRules) ProtoReflect() protoreflect.Message {
-	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[10]
+	mi := &file_cellquota_v1_campaign_spec_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1550,7 @@ func (x *LimitRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRules.ProtoReflect.Descriptor instead.
 func (*LimitRules) Descriptor() ([]byte, []int) {
-	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{10}
+	return file_cellquota_v1_campaign_spec_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LimitRules) GetUser() *RateRule {
@@ -1511,7 +1585,7 @@ var File_cellquota_v1_campaign_spec_proto protoreflect.FileDescriptor
 
 const file_cellquota_v1_campaign_spec_proto_rawDesc = "" +
 	"\n" +
-	" cellquota/v1/campaign_spec.proto\x12\fcellquota.v1\x1a\x19cellquota/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc4\b\n" +
+	" cellquota/v1/campaign_spec.proto\x12\fcellquota.v1\x1a\x19cellquota/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\b\n" +
 	"\fCampaignSpec\x12\x1f\n" +
 	"\vcampaign_id\x18\x01 \x01(\tR\n" +
 	"campaignId\x12!\n" +
@@ -1536,7 +1610,16 @@ const file_cellquota_v1_campaign_spec_proto_rawDesc = "" +
 	"\x04gate\x18\x12 \x01(\v2\x17.cellquota.v1.GateRulesR\x04gate\x120\n" +
 	"\x06limits\x18\x13 \x01(\v2\x18.cellquota.v1.LimitRulesR\x06limits\x12)\n" +
 	"\x04skus\x18\x14 \x03(\v2\x15.cellquota.v1.SkuSpecR\x04skus\x12\x14\n" +
-	"\x05cells\x18\x15 \x03(\tR\x05cells\"\x88\x03\n" +
+	"\x05cells\x18\x15 \x03(\tR\x05cells\x124\n" +
+	"\alottery\x18\x16 \x01(\v2\x1a.cellquota.v1.LotteryRulesR\alottery\"\x87\x02\n" +
+	"\fLotteryRules\x12>\n" +
+	"\rentry_open_at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\ventryOpenAt\x12@\n" +
+	"\x0eentry_close_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\fentryCloseAt\x12;\n" +
+	"\x05tiers\x18\x03 \x03(\v2%.cellquota.v1.LotteryRules.TiersEntryR\x05tiers\x1a8\n" +
+	"\n" +
+	"TiersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x88\x03\n" +
 	"\aSkuSpec\x12\x15\n" +
 	"\x06sku_id\x18\x01 \x01(\tR\x05skuId\x12%\n" +
 	"\x0ephysical_stock\x18\x02 \x01(\x05R\rphysicalStock\x12\x1d\n" +
@@ -1661,7 +1744,7 @@ func file_cellquota_v1_campaign_spec_proto_rawDescGZIP() []byte {
 }
 
 var file_cellquota_v1_campaign_spec_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_cellquota_v1_campaign_spec_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_cellquota_v1_campaign_spec_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_cellquota_v1_campaign_spec_proto_goTypes = []any{
 	(CampaignMode)(0),             // 0: cellquota.v1.CampaignMode
 	(AdmissionMode)(0),            // 1: cellquota.v1.AdmissionMode
@@ -1675,67 +1758,73 @@ var file_cellquota_v1_campaign_spec_proto_goTypes = []any{
 	(SplitPolicy)(0),              // 9: cellquota.v1.SplitPolicy
 	(AutoPolicy)(0),               // 10: cellquota.v1.AutoPolicy
 	(*CampaignSpec)(nil),          // 11: cellquota.v1.CampaignSpec
-	(*SkuSpec)(nil),               // 12: cellquota.v1.SkuSpec
-	(*SplitRules)(nil),            // 13: cellquota.v1.SplitRules
-	(*TopUpRules)(nil),            // 14: cellquota.v1.TopUpRules
-	(*PermitRules)(nil),           // 15: cellquota.v1.PermitRules
-	(*EligibilityRules)(nil),      // 16: cellquota.v1.EligibilityRules
-	(*ClaimRule)(nil),             // 17: cellquota.v1.ClaimRule
-	(*HoldRules)(nil),             // 18: cellquota.v1.HoldRules
-	(*GateRules)(nil),             // 19: cellquota.v1.GateRules
-	(*RateRule)(nil),              // 20: cellquota.v1.RateRule
-	(*LimitRules)(nil),            // 21: cellquota.v1.LimitRules
-	nil,                           // 22: cellquota.v1.SplitRules.WeightsEntry
-	nil,                           // 23: cellquota.v1.SplitRules.UnitsEntry
-	nil,                           // 24: cellquota.v1.HoldRules.PaymentTtlByRiskEntry
-	nil,                           // 25: cellquota.v1.LimitRules.ClaimsEntry
-	(*timestamppb.Timestamp)(nil), // 26: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 27: google.protobuf.Duration
-	(*Money)(nil),                 // 28: cellquota.v1.Money
+	(*LotteryRules)(nil),          // 12: cellquota.v1.LotteryRules
+	(*SkuSpec)(nil),               // 13: cellquota.v1.SkuSpec
+	(*SplitRules)(nil),            // 14: cellquota.v1.SplitRules
+	(*TopUpRules)(nil),            // 15: cellquota.v1.TopUpRules
+	(*PermitRules)(nil),           // 16: cellquota.v1.PermitRules
+	(*EligibilityRules)(nil),      // 17: cellquota.v1.EligibilityRules
+	(*ClaimRule)(nil),             // 18: cellquota.v1.ClaimRule
+	(*HoldRules)(nil),             // 19: cellquota.v1.HoldRules
+	(*GateRules)(nil),             // 20: cellquota.v1.GateRules
+	(*RateRule)(nil),              // 21: cellquota.v1.RateRule
+	(*LimitRules)(nil),            // 22: cellquota.v1.LimitRules
+	nil,                           // 23: cellquota.v1.LotteryRules.TiersEntry
+	nil,                           // 24: cellquota.v1.SplitRules.WeightsEntry
+	nil,                           // 25: cellquota.v1.SplitRules.UnitsEntry
+	nil,                           // 26: cellquota.v1.HoldRules.PaymentTtlByRiskEntry
+	nil,                           // 27: cellquota.v1.LimitRules.ClaimsEntry
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*Money)(nil),                 // 30: cellquota.v1.Money
 }
 var file_cellquota_v1_campaign_spec_proto_depIdxs = []int32{
-	26, // 0: cellquota.v1.CampaignSpec.open_at:type_name -> google.protobuf.Timestamp
-	26, // 1: cellquota.v1.CampaignSpec.close_at:type_name -> google.protobuf.Timestamp
+	28, // 0: cellquota.v1.CampaignSpec.open_at:type_name -> google.protobuf.Timestamp
+	28, // 1: cellquota.v1.CampaignSpec.close_at:type_name -> google.protobuf.Timestamp
 	0,  // 2: cellquota.v1.CampaignSpec.mode:type_name -> cellquota.v1.CampaignMode
 	1,  // 3: cellquota.v1.CampaignSpec.admission:type_name -> cellquota.v1.AdmissionMode
 	2,  // 4: cellquota.v1.CampaignSpec.purchase_scope:type_name -> cellquota.v1.PurchaseScope
-	27, // 5: cellquota.v1.CampaignSpec.reservation_ttl:type_name -> google.protobuf.Duration
+	29, // 5: cellquota.v1.CampaignSpec.reservation_ttl:type_name -> google.protobuf.Duration
 	3,  // 6: cellquota.v1.CampaignSpec.ack_mode:type_name -> cellquota.v1.AckMode
 	4,  // 7: cellquota.v1.CampaignSpec.refund_rule:type_name -> cellquota.v1.RefundRule
 	5,  // 8: cellquota.v1.CampaignSpec.on_lease_loss:type_name -> cellquota.v1.OnLeaseLoss
 	6,  // 9: cellquota.v1.CampaignSpec.reclaim:type_name -> cellquota.v1.ReclaimPolicy
 	7,  // 10: cellquota.v1.CampaignSpec.routing:type_name -> cellquota.v1.RoutingMode
-	15, // 11: cellquota.v1.CampaignSpec.permits:type_name -> cellquota.v1.PermitRules
-	16, // 12: cellquota.v1.CampaignSpec.eligibility:type_name -> cellquota.v1.EligibilityRules
-	18, // 13: cellquota.v1.CampaignSpec.holds:type_name -> cellquota.v1.HoldRules
-	19, // 14: cellquota.v1.CampaignSpec.gate:type_name -> cellquota.v1.GateRules
-	21, // 15: cellquota.v1.CampaignSpec.limits:type_name -> cellquota.v1.LimitRules
-	12, // 16: cellquota.v1.CampaignSpec.skus:type_name -> cellquota.v1.SkuSpec
-	8,  // 17: cellquota.v1.SkuSpec.inventory_mode:type_name -> cellquota.v1.InventoryMode
-	28, // 18: cellquota.v1.SkuSpec.price:type_name -> cellquota.v1.Money
-	13, // 19: cellquota.v1.SkuSpec.split:type_name -> cellquota.v1.SplitRules
-	14, // 20: cellquota.v1.SkuSpec.top_up:type_name -> cellquota.v1.TopUpRules
-	10, // 21: cellquota.v1.SkuSpec.rebalance:type_name -> cellquota.v1.AutoPolicy
-	9,  // 22: cellquota.v1.SplitRules.policy:type_name -> cellquota.v1.SplitPolicy
-	22, // 23: cellquota.v1.SplitRules.weights:type_name -> cellquota.v1.SplitRules.WeightsEntry
-	23, // 24: cellquota.v1.SplitRules.units:type_name -> cellquota.v1.SplitRules.UnitsEntry
-	10, // 25: cellquota.v1.TopUpRules.policy:type_name -> cellquota.v1.AutoPolicy
-	26, // 26: cellquota.v1.PermitRules.claim_from:type_name -> google.protobuf.Timestamp
-	27, // 27: cellquota.v1.PermitRules.ttl:type_name -> google.protobuf.Duration
-	17, // 28: cellquota.v1.EligibilityRules.claims:type_name -> cellquota.v1.ClaimRule
-	24, // 29: cellquota.v1.HoldRules.payment_ttl_by_risk:type_name -> cellquota.v1.HoldRules.PaymentTtlByRiskEntry
-	27, // 30: cellquota.v1.GateRules.max_wait:type_name -> google.protobuf.Duration
-	20, // 31: cellquota.v1.LimitRules.user:type_name -> cellquota.v1.RateRule
-	20, // 32: cellquota.v1.LimitRules.device:type_name -> cellquota.v1.RateRule
-	20, // 33: cellquota.v1.LimitRules.network:type_name -> cellquota.v1.RateRule
-	25, // 34: cellquota.v1.LimitRules.claims:type_name -> cellquota.v1.LimitRules.ClaimsEntry
-	27, // 35: cellquota.v1.HoldRules.PaymentTtlByRiskEntry.value:type_name -> google.protobuf.Duration
-	20, // 36: cellquota.v1.LimitRules.ClaimsEntry.value:type_name -> cellquota.v1.RateRule
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	16, // 11: cellquota.v1.CampaignSpec.permits:type_name -> cellquota.v1.PermitRules
+	17, // 12: cellquota.v1.CampaignSpec.eligibility:type_name -> cellquota.v1.EligibilityRules
+	19, // 13: cellquota.v1.CampaignSpec.holds:type_name -> cellquota.v1.HoldRules
+	20, // 14: cellquota.v1.CampaignSpec.gate:type_name -> cellquota.v1.GateRules
+	22, // 15: cellquota.v1.CampaignSpec.limits:type_name -> cellquota.v1.LimitRules
+	13, // 16: cellquota.v1.CampaignSpec.skus:type_name -> cellquota.v1.SkuSpec
+	12, // 17: cellquota.v1.CampaignSpec.lottery:type_name -> cellquota.v1.LotteryRules
+	28, // 18: cellquota.v1.LotteryRules.entry_open_at:type_name -> google.protobuf.Timestamp
+	28, // 19: cellquota.v1.LotteryRules.entry_close_at:type_name -> google.protobuf.Timestamp
+	23, // 20: cellquota.v1.LotteryRules.tiers:type_name -> cellquota.v1.LotteryRules.TiersEntry
+	8,  // 21: cellquota.v1.SkuSpec.inventory_mode:type_name -> cellquota.v1.InventoryMode
+	30, // 22: cellquota.v1.SkuSpec.price:type_name -> cellquota.v1.Money
+	14, // 23: cellquota.v1.SkuSpec.split:type_name -> cellquota.v1.SplitRules
+	15, // 24: cellquota.v1.SkuSpec.top_up:type_name -> cellquota.v1.TopUpRules
+	10, // 25: cellquota.v1.SkuSpec.rebalance:type_name -> cellquota.v1.AutoPolicy
+	9,  // 26: cellquota.v1.SplitRules.policy:type_name -> cellquota.v1.SplitPolicy
+	24, // 27: cellquota.v1.SplitRules.weights:type_name -> cellquota.v1.SplitRules.WeightsEntry
+	25, // 28: cellquota.v1.SplitRules.units:type_name -> cellquota.v1.SplitRules.UnitsEntry
+	10, // 29: cellquota.v1.TopUpRules.policy:type_name -> cellquota.v1.AutoPolicy
+	28, // 30: cellquota.v1.PermitRules.claim_from:type_name -> google.protobuf.Timestamp
+	29, // 31: cellquota.v1.PermitRules.ttl:type_name -> google.protobuf.Duration
+	18, // 32: cellquota.v1.EligibilityRules.claims:type_name -> cellquota.v1.ClaimRule
+	26, // 33: cellquota.v1.HoldRules.payment_ttl_by_risk:type_name -> cellquota.v1.HoldRules.PaymentTtlByRiskEntry
+	29, // 34: cellquota.v1.GateRules.max_wait:type_name -> google.protobuf.Duration
+	21, // 35: cellquota.v1.LimitRules.user:type_name -> cellquota.v1.RateRule
+	21, // 36: cellquota.v1.LimitRules.device:type_name -> cellquota.v1.RateRule
+	21, // 37: cellquota.v1.LimitRules.network:type_name -> cellquota.v1.RateRule
+	27, // 38: cellquota.v1.LimitRules.claims:type_name -> cellquota.v1.LimitRules.ClaimsEntry
+	29, // 39: cellquota.v1.HoldRules.PaymentTtlByRiskEntry.value:type_name -> google.protobuf.Duration
+	21, // 40: cellquota.v1.LimitRules.ClaimsEntry.value:type_name -> cellquota.v1.RateRule
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_v1_campaign_spec_proto_init() }
@@ -1750,7 +1839,7 @@ func file_cellquota_v1_campaign_spec_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cellquota_v1_campaign_spec_proto_rawDesc), len(file_cellquota_v1_campaign_spec_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

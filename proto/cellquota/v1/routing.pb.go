@@ -258,9 +258,11 @@ type CampaignRoute struct {
 	// Unix milliseconds of the publish.
 	PublishedAtMs int64 `protobuf:"varint,8,opt,name=published_at_ms,json=publishedAtMs,proto3" json:"published_at_ms,omitempty"`
 	// It was cancelled.
-	Cancelled     bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Cancelled bool `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// Mode LOTTERY: SHA-256 of the seed, hex.
+	LotteryCommitment string `protobuf:"bytes,10,opt,name=lottery_commitment,json=lotteryCommitment,proto3" json:"lottery_commitment,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *CampaignRoute) Reset() {
@@ -354,6 +356,13 @@ func (x *CampaignRoute) GetCancelled() bool {
 		return x.Cancelled
 	}
 	return false
+}
+
+func (x *CampaignRoute) GetLotteryCommitment() string {
+	if x != nil {
+		return x.LotteryCommitment
+	}
+	return ""
 }
 
 // DomainRoute maps one domain's buckets to cells.
@@ -1121,7 +1130,7 @@ const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"\x11removed_campaigns\x18\x04 \x03(\tR\x10removedCampaigns\x12-\n" +
 	"\x05cells\x18\x05 \x03(\v2\x17.cellquota.v1.CellRouteR\x05cells\x12#\n" +
 	"\rremoved_cells\x18\x06 \x03(\tR\fremovedCells\x12)\n" +
-	"\x04keys\x18\a \x03(\v2\x15.cellquota.v1.KeyInfoR\x04keys\"\xec\x02\n" +
+	"\x04keys\x18\a \x03(\v2\x15.cellquota.v1.KeyInfoR\x04keys\"\x9b\x03\n" +
 	"\rCampaignRoute\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x121\n" +
@@ -1133,7 +1142,9 @@ const file_cellquota_v1_routing_proto_rawDesc = "" +
 	"\n" +
 	"final_skus\x18\a \x03(\tR\tfinalSkus\x12&\n" +
 	"\x0fpublished_at_ms\x18\b \x01(\x03R\rpublishedAtMs\x12\x1c\n" +
-	"\tcancelled\x18\t \x01(\bR\tcancelled\"\x86\x01\n" +
+	"\tcancelled\x18\t \x01(\bR\tcancelled\x12-\n" +
+	"\x12lottery_commitment\x18\n" +
+	" \x01(\tR\x11lotteryCommitment\"\x86\x01\n" +
 	"\vDomainRoute\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12/\n" +
 	"\x05cells\x18\x02 \x03(\v2\x19.cellquota.v1.CellBucketsR\x05cells\x12.\n" +

@@ -323,7 +323,13 @@ type Campaign struct {
 	// Archive objects of its journal and reports; digests.
 	Archive []*ArchiveObject `protobuf:"bytes,15,rep,name=archive,proto3" json:"archive,omitempty"`
 	// When it was closed or cancelled; absent before.
-	ClosedAt      *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=closed_at,json=closedAt,proto3" json:"closed_at,omitempty"`
+	ClosedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=closed_at,json=closedAt,proto3" json:"closed_at,omitempty"`
+	// Mode LOTTERY: 32 random bytes, from the publish; secret until the first SKU is drawn.
+	LotterySeed []byte `protobuf:"bytes,17,opt,name=lottery_seed,json=lotterySeed,proto3" json:"lottery_seed,omitempty"`
+	// What was drawn, by SKU.
+	Draws []*v1.LotteryDraw `protobuf:"bytes,18,rep,name=draws,proto3" json:"draws,omitempty"`
+	// Operation that draws it, or drew it; another is refused.
+	DrawOperation string `protobuf:"bytes,19,opt,name=draw_operation,json=drawOperation,proto3" json:"draw_operation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -468,6 +474,27 @@ func (x *Campaign) GetClosedAt() *timestamppb.Timestamp {
 		return x.ClosedAt
 	}
 	return nil
+}
+
+func (x *Campaign) GetLotterySeed() []byte {
+	if x != nil {
+		return x.LotterySeed
+	}
+	return nil
+}
+
+func (x *Campaign) GetDraws() []*v1.LotteryDraw {
+	if x != nil {
+		return x.Draws
+	}
+	return nil
+}
+
+func (x *Campaign) GetDrawOperation() string {
+	if x != nil {
+		return x.DrawOperation
+	}
+	return ""
 }
 
 // ArchiveObject names an immutable object of the archive.
@@ -1580,6 +1607,8 @@ type Operation struct {
 	NeedsApproval bool `protobuf:"varint,10,opt,name=needs_approval,json=needsApproval,proto3" json:"needs_approval,omitempty"`
 	// Handover: what goes where, and how far it is.
 	Handover *Handover `protobuf:"bytes,11,opt,name=handover,proto3" json:"handover,omitempty"`
+	// A draw's public value, or empty.
+	Beacon string `protobuf:"bytes,21,opt,name=beacon,proto3" json:"beacon,omitempty"`
 	// recover-store: the limits that the operator confirmed.
 	ConfirmedLimits []*v1.ConfirmedLimit `protobuf:"bytes,20,rep,name=confirmed_limits,json=confirmedLimits,proto3" json:"confirmed_limits,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -1691,6 +1720,13 @@ func (x *Operation) GetHandover() *Handover {
 		return x.Handover
 	}
 	return nil
+}
+
+func (x *Operation) GetBeacon() string {
+	if x != nil {
+		return x.Beacon
+	}
+	return ""
 }
 
 func (x *Operation) GetConfirmedLimits() []*v1.ConfirmedLimit {
@@ -2598,7 +2634,7 @@ var File_cellquota_store_v1_store_proto protoreflect.FileDescriptor
 
 const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecellquota/store/v1/store.proto\x12\x12cellquota.store.v1\x1a\x19cellquota/v1/access.proto\x1a cellquota/v1/campaign_spec.proto\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1bcellquota/v1/recovery.proto\x1a\x19cellquota/v1/report.proto\x1a\x1acellquota/v1/routing.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x03\n" +
+	"\x1ecellquota/store/v1/store.proto\x12\x12cellquota.store.v1\x1a\x19cellquota/v1/access.proto\x1a\x1bcellquota/v1/campaign.proto\x1a cellquota/v1/campaign_spec.proto\x1a\x1dcellquota/v1/cell_admin.proto\x1a\x19cellquota/v1/common.proto\x1a\x16cellquota/v1/key.proto\x1a\x1ccellquota/v1/operation.proto\x1a\x18cellquota/v1/quota.proto\x1a\x1bcellquota/v1/recovery.proto\x1a\x19cellquota/v1/report.proto\x1a\x1acellquota/v1/routing.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x03\n" +
 	"\x04Cell\x12*\n" +
 	"\x04spec\x18\x01 \x01(\v2\x16.cellquota.v1.CellSpecR\x04spec\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.cellquota.v1.CellStateR\x05state\x12\x18\n" +
@@ -2624,7 +2660,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\rfence_version\x18\a \x01(\x03R\ffenceVersion\x12?\n" +
 	"\rregistered_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x1f\n" +
 	"\vschema_step\x18\t \x01(\x03R\n" +
-	"schemaStep\"\xc9\x05\n" +
+	"schemaStep\"\xc4\x06\n" +
 	"\bCampaign\x12.\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1a.cellquota.v1.CampaignSpecR\x04spec\x121\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x1b.cellquota.v1.CampaignStateR\x05state\x12\x18\n" +
@@ -2646,7 +2682,10 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x0elast_operation\x18\r \x01(\tR\rlastOperation\x12'\n" +
 	"\x0flast_parameters\x18\x0e \x01(\tR\x0elastParameters\x12;\n" +
 	"\aarchive\x18\x0f \x03(\v2!.cellquota.store.v1.ArchiveObjectR\aarchive\x127\n" +
-	"\tclosed_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\bclosedAt\"O\n" +
+	"\tclosed_at\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\bclosedAt\x12!\n" +
+	"\flottery_seed\x18\x11 \x01(\fR\vlotterySeed\x12/\n" +
+	"\x05draws\x18\x12 \x03(\v2\x19.cellquota.v1.LotteryDrawR\x05draws\x12%\n" +
+	"\x0edraw_operation\x18\x13 \x01(\tR\rdrawOperation\"O\n" +
 	"\rArchiveObject\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x12\n" +
@@ -2752,7 +2791,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xf5\x03\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x8d\x04\n" +
 	"\tOperation\x125\n" +
 	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12\x1e\n" +
 	"\n" +
@@ -2768,7 +2807,8 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x05moves\x18\t \x03(\v2\x1b.cellquota.v1.RebalanceMoveR\x05moves\x12%\n" +
 	"\x0eneeds_approval\x18\n" +
 	" \x01(\bR\rneedsApproval\x128\n" +
-	"\bhandover\x18\v \x01(\v2\x1c.cellquota.store.v1.HandoverR\bhandover\x12G\n" +
+	"\bhandover\x18\v \x01(\v2\x1c.cellquota.store.v1.HandoverR\bhandover\x12\x16\n" +
+	"\x06beacon\x18\x15 \x01(\tR\x06beacon\x12G\n" +
 	"\x10confirmed_limits\x18\x14 \x03(\v2\x1c.cellquota.v1.ConfirmedLimitR\x0fconfirmedLimits\"\x99\x02\n" +
 	"\bHandover\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1b\n" +
@@ -2886,22 +2926,23 @@ var file_cellquota_store_v1_store_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 	(*v1.CampaignSpec)(nil),       // 32: cellquota.v1.CampaignSpec
 	(v1.CampaignState)(0),         // 33: cellquota.v1.CampaignState
-	(*v1.DomainRoute)(nil),        // 34: cellquota.v1.DomainRoute
-	(*v1.Adjustment)(nil),         // 35: cellquota.v1.Adjustment
-	(v1.Evidence)(0),              // 36: cellquota.v1.Evidence
-	(*v1.SkuUnits)(nil),           // 37: cellquota.v1.SkuUnits
-	(*v1.StockFacts)(nil),         // 38: cellquota.v1.StockFacts
-	(v1.AdjustmentKind)(0),        // 39: cellquota.v1.AdjustmentKind
-	(v1.AdjustmentOutcome)(0),     // 40: cellquota.v1.AdjustmentOutcome
-	(*v1.Operation)(nil),          // 41: cellquota.v1.Operation
-	(*v1.RebalanceMove)(nil),      // 42: cellquota.v1.RebalanceMove
-	(*v1.ConfirmedLimit)(nil),     // 43: cellquota.v1.ConfirmedLimit
-	(*v1.BucketRange)(nil),        // 44: cellquota.v1.BucketRange
-	(*v1.Term)(nil),               // 45: cellquota.v1.Term
-	(*v1.KeyInfo)(nil),            // 46: cellquota.v1.KeyInfo
-	(*v1.Approval)(nil),           // 47: cellquota.v1.Approval
-	(*v1.Token)(nil),              // 48: cellquota.v1.Token
-	(*v1.AuditEvent)(nil),         // 49: cellquota.v1.AuditEvent
+	(*v1.LotteryDraw)(nil),        // 34: cellquota.v1.LotteryDraw
+	(*v1.DomainRoute)(nil),        // 35: cellquota.v1.DomainRoute
+	(*v1.Adjustment)(nil),         // 36: cellquota.v1.Adjustment
+	(v1.Evidence)(0),              // 37: cellquota.v1.Evidence
+	(*v1.SkuUnits)(nil),           // 38: cellquota.v1.SkuUnits
+	(*v1.StockFacts)(nil),         // 39: cellquota.v1.StockFacts
+	(v1.AdjustmentKind)(0),        // 40: cellquota.v1.AdjustmentKind
+	(v1.AdjustmentOutcome)(0),     // 41: cellquota.v1.AdjustmentOutcome
+	(*v1.Operation)(nil),          // 42: cellquota.v1.Operation
+	(*v1.RebalanceMove)(nil),      // 43: cellquota.v1.RebalanceMove
+	(*v1.ConfirmedLimit)(nil),     // 44: cellquota.v1.ConfirmedLimit
+	(*v1.BucketRange)(nil),        // 45: cellquota.v1.BucketRange
+	(*v1.Term)(nil),               // 46: cellquota.v1.Term
+	(*v1.KeyInfo)(nil),            // 47: cellquota.v1.KeyInfo
+	(*v1.Approval)(nil),           // 48: cellquota.v1.Approval
+	(*v1.Token)(nil),              // 49: cellquota.v1.Token
+	(*v1.AuditEvent)(nil),         // 50: cellquota.v1.AuditEvent
 }
 var file_cellquota_store_v1_store_proto_depIdxs = []int32{
 	29, // 0: cellquota.store.v1.Cell.spec:type_name -> cellquota.v1.CellSpec
@@ -2913,49 +2954,50 @@ var file_cellquota_store_v1_store_proto_depIdxs = []int32{
 	31, // 6: cellquota.store.v1.Campaign.settled_at:type_name -> google.protobuf.Timestamp
 	3,  // 7: cellquota.store.v1.Campaign.archive:type_name -> cellquota.store.v1.ArchiveObject
 	31, // 8: cellquota.store.v1.Campaign.closed_at:type_name -> google.protobuf.Timestamp
-	34, // 9: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
-	6,  // 10: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
-	30, // 11: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
-	35, // 12: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
-	31, // 13: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
-	36, // 14: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
-	37, // 15: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
-	38, // 16: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
-	11, // 17: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
-	12, // 18: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
-	31, // 19: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
-	10, // 20: cellquota.store.v1.Proof.settled:type_name -> cellquota.store.v1.SettledAdjustments
-	9,  // 21: cellquota.store.v1.Proof.attestation:type_name -> cellquota.store.v1.Attestation
-	31, // 22: cellquota.store.v1.Attestation.approved_at:type_name -> google.protobuf.Timestamp
-	39, // 23: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
-	40, // 24: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
-	28, // 25: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
-	41, // 26: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
-	42, // 27: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
-	15, // 28: cellquota.store.v1.Operation.handover:type_name -> cellquota.store.v1.Handover
-	43, // 29: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
-	44, // 30: cellquota.store.v1.Handover.closed:type_name -> cellquota.v1.BucketRange
-	45, // 31: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	45, // 32: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	46, // 33: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	31, // 34: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	31, // 35: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	47, // 36: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	48, // 37: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	49, // 38: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
-	3,  // 39: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	31, // 40: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	31, // 41: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	31, // 42: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	45, // 43: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
-	31, // 44: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
-	3,  // 45: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
-	31, // 46: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	34, // 9: cellquota.store.v1.Campaign.draws:type_name -> cellquota.v1.LotteryDraw
+	35, // 10: cellquota.store.v1.Route.domains:type_name -> cellquota.v1.DomainRoute
+	6,  // 11: cellquota.store.v1.Book.allocations:type_name -> cellquota.store.v1.Allocation
+	30, // 12: cellquota.store.v1.Allocation.state:type_name -> cellquota.v1.CellState
+	36, // 13: cellquota.store.v1.Record.adjustments:type_name -> cellquota.v1.Adjustment
+	31, // 14: cellquota.store.v1.Record.at:type_name -> google.protobuf.Timestamp
+	37, // 15: cellquota.store.v1.Proof.evidence:type_name -> cellquota.v1.Evidence
+	38, // 16: cellquota.store.v1.Proof.sealed:type_name -> cellquota.v1.SkuUnits
+	39, // 17: cellquota.store.v1.Proof.stocks:type_name -> cellquota.v1.StockFacts
+	11, // 18: cellquota.store.v1.Proof.adjustments:type_name -> cellquota.store.v1.AppliedAdjustment
+	12, // 19: cellquota.store.v1.Proof.positions:type_name -> cellquota.store.v1.Position
+	31, // 20: cellquota.store.v1.Proof.fenced_at:type_name -> google.protobuf.Timestamp
+	10, // 21: cellquota.store.v1.Proof.settled:type_name -> cellquota.store.v1.SettledAdjustments
+	9,  // 22: cellquota.store.v1.Proof.attestation:type_name -> cellquota.store.v1.Attestation
+	31, // 23: cellquota.store.v1.Attestation.approved_at:type_name -> google.protobuf.Timestamp
+	40, // 24: cellquota.store.v1.AppliedAdjustment.kind:type_name -> cellquota.v1.AdjustmentKind
+	41, // 25: cellquota.store.v1.AppliedAdjustment.outcome:type_name -> cellquota.v1.AdjustmentOutcome
+	28, // 26: cellquota.store.v1.PhysicalStock.limits:type_name -> cellquota.store.v1.PhysicalStock.LimitsEntry
+	42, // 27: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
+	43, // 28: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
+	15, // 29: cellquota.store.v1.Operation.handover:type_name -> cellquota.store.v1.Handover
+	44, // 30: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	45, // 31: cellquota.store.v1.Handover.closed:type_name -> cellquota.v1.BucketRange
+	46, // 32: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	46, // 33: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	47, // 34: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	31, // 35: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	31, // 36: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	48, // 37: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	49, // 38: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	50, // 39: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	3,  // 40: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
+	31, // 41: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	31, // 42: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	31, // 43: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	46, // 44: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
+	31, // 45: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
+	3,  // 46: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
+	31, // 47: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
