@@ -169,6 +169,9 @@ func mutations(c, m *client.Client) map[string]func(context.Context) error {
 		"DrawLottery": func(ctx context.Context) error {
 			return second(m.Campaigns.DrawLottery(ctx, &pb.DrawLotteryRequest{CampaignId: "c", OperationId: "o24", Reason: "r"}))
 		},
+		"HandOverBuckets": func(ctx context.Context) error {
+			return second(c.Routing.HandOverBuckets(ctx, &pb.HandOverBucketsRequest{CampaignId: "c", FromCellId: "cell-1", ToCellId: "cell-2", BucketFrom: 0, BucketTo: 1, OperationId: "o27", Reason: "r"}))
+		},
 		"DrainCell": func(ctx context.Context) error {
 			return second(c.Cells.DrainCell(ctx, &pb.DrainCellRequest{CellId: "cell-1", OperationId: "o25", Reason: "r"}))
 		},
@@ -221,7 +224,7 @@ func second[T any](_ T, err error) error { return err }
 // what refuses them.
 var reads = []string{
 	"GetCell", "ListCells", "GetGate", "CheckCell", "ValidateCampaign", "GetCampaign", "ListCampaigns", "PreflightCampaign",
-	"PreviewSplit", "ListAllocations", "PlanRebalance", "ListAdjustments", "LookupHome", "List", "Get", "Wait",
+	"PreviewSplit", "ListAllocations", "PlanRebalance", "ListAdjustments", "LookupHome", "GetRoute", "List", "Get", "Wait",
 	"GetStatus", "Verify", "Trace", "GetOrder", "ResolveRequests", "GetSales", "GetUndersell", "GetCampaignReport", "ListAuditEvents",
 	"ListTokens", "ListKeys", "ListApprovals", "GetLotteryEvidence", "ListFindings", "GetFinding",
 }
