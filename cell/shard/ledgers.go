@@ -170,6 +170,10 @@ func (s *Store) ReconcileKnown(ctx context.Context) (known bool, err error) {
 	return known, translate(err)
 }
 
+// asWritten has a page planned for its own limit: a generic plan does not know that a page is short, and
+// may read and sort all that follows for each.
+const asWritten = pgx.QueryExecModeSimpleProtocol
+
 // queryer is a pool or a transaction.
 type queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -186,22 +190,22 @@ func read[T any](ctx context.Context, q queryer, scan pgx.RowToFunc[T], name str
 
 // Inbox reads messages of a campaign ("": all) after an event, in order.
 func (l *Ledgers) Inbox(ctx context.Context, campaign ids.CampaignID, after string, limit int) ([]InboxFact, error) {
-	return read(ctx, l.from(), scanInboxFact, "reconcile_inbox_page", after, limit, campaign)
+	return read(ctx, l.from(), scanInboxFact, "reconcile_inbox_page", asWritten, after, limit, campaign)
 }
 
 // Holds reads reservations after one, in order.
 func (l *Ledgers) Holds(ctx context.Context, campaign ids.CampaignID, after ids.ReservationID, limit int) ([]HoldFact, error) {
-	return read(ctx, l.from(), scanHoldFact, "reconcile_holds_page", after, limit, campaign)
+	return read(ctx, l.from(), scanHoldFact, "reconcile_holds_page", asWritten, after, limit, campaign)
 }
 
 // Entries reads entries of reservations after one, in order of the reservations.
 func (l *Ledgers) Entries(ctx context.Context, campaign ids.CampaignID, after ids.ReservationID, entry int64, limit int) ([]EntryFact, error) {
-	return read(ctx, l.from(), scanEntryFact, "reconcile_entries_page", after, entry, limit, campaign)
+	return read(ctx, l.from(), scanEntryFact, "reconcile_entries_page", asWritten, after, entry, limit, campaign)
 }
 
 // Buyers reads places after one.
 func (l *Ledgers) Buyers(ctx context.Context, campaign ids.CampaignID, after BuyerFact, limit int) ([]BuyerFact, error) {
-	return read(ctx, l.from(), scanBuyerFact, "reconcile_buyers_page", after.Campaign, after.ScopeKey, after.User, limit, campaign)
+	return read(ctx, l.from(), scanBuyerFact, "reconcile_buyers_page", asWritten, after.Campaign, after.ScopeKey, after.User, limit, campaign)
 }
 
 // Chain reads a SKU's ledger after an entry, in the order in which its stock was moved.
@@ -210,7 +214,7 @@ func (l *Ledgers) Chain(ctx context.Context, campaign ids.CampaignID, sku ids.SK
 		var c ChainFact
 		err := row.Scan(&c.ID, &c.StockVersion, &c.Before[0], &c.Before[1], &c.Before[2], &c.After[0], &c.After[1], &c.After[2], &c.BusinessNo, &c.Orphan)
 		return c, err
-	}, "reconcile_chain_page", campaign, sku, after, limit)
+	}, "reconcile_chain_page", asWritten, campaign, sku, after, limit)
 }
 
 // StockFacts reads every stock row of a campaign ("": all) with the end of its ledger, in one snapshot.
