@@ -50,10 +50,12 @@ func TestDeadCellRunbookHandover(t *testing.T) {
 	if op := p.done("f1"); op.State != core.OperationDone {
 		t.Fatalf("%+v", op)
 	}
-	driver := handover.New(handover.Config{RetryInterval: time.Millisecond}, handover.Deps{Store: p.store, View: p.view, Cells: told{}, Clock: clock.System(),
+	driver := handover.New(handover.Config{RetryInterval: time.Millisecond}, handover.Deps{
+		Store: p.store, View: p.view, Cells: told{}, Clock: clock.System(),
 		Open: func(ctx context.Context, spec core.CellSpec) (handover.Shard, error) {
 			return reclaim.Files{}.Fencer(ctx, spec)
-		}})
+		},
+	})
 	move := func(dry bool) (*pb.HandOverBucketsResponse, error) {
 		return sre.Routing.HandOverBuckets(ctx, &pb.HandOverBucketsRequest{OperationId: "h1", CampaignId: "c", FromCellId: "cell-1", ToCellId: "cell-2", BucketTo: 4095, Reason: "fenced", ValidateOnly: dry})
 	}
