@@ -68,8 +68,12 @@ func (c Cell) MayTakeBuckets(read CellState) error {
 }
 
 // MayHandOver refuses a campaign whose buckets are not dealt yet, or whose account is
-// taken. ErrCampaignState.
+// taken, and a lottery's: entries and the units of those who won stay with the cell that
+// took them. ErrCampaignState.
 func (c Campaign) MayHandOver() error {
+	if c.Spec.Mode == ModeLottery {
+		return numbered(ErrCampaignState, "campaign_id", c.Spec.ID, "mode", c.Spec.Mode, "wanted", "handover: a lottery's entries stay with the cell that took them")
+	}
 	switch c.State {
 	case CampaignPublished, CampaignPaused, CampaignClosed:
 		return nil
