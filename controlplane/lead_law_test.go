@@ -10,10 +10,10 @@ import (
 )
 
 // loopRooms are the rooms whose code the leader runs.
-var loopRooms = []string{"planner", "quota", "settle", "reclaim", "recovery", "deletion", "audit", "link", "supply"}
+var loopRooms = []string{"planner", "quota", "settle", "reclaim", "recovery", "deletion", "audit", "link", "supply", "drain", "handover", "lottery", "reversal"}
 
 // ordersOf are the files of those rooms that any replica runs: what operators ask for.
-var ordersOf = map[string]bool{"reclaim/orders.go": true, "recovery/orders.go": true}
+var ordersOf = map[string]bool{"reclaim/orders.go": true, "reclaim/drain.go": true, "recovery/orders.go": true}
 
 // Every transaction of a loop compares the leader's key: its middle says Tx.Lead, itself
 // or through a function of its room, and a Move names its Leader. Whoever adds a write
