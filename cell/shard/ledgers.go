@@ -170,10 +170,6 @@ func (s *Store) ReconcileKnown(ctx context.Context) (known bool, err error) {
 	return known, translate(err)
 }
 
-// asWritten has a page planned for its own limit: a generic plan does not know that a page is short, and
-// may read and sort all that follows for each.
-const asWritten = pgx.QueryExecModeSimpleProtocol
-
 // queryer is a pool or a transaction.
 type queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -188,33 +184,49 @@ func read[T any](ctx context.Context, q queryer, scan pgx.RowToFunc[T], name str
 	return out, translate(err)
 }
 
+// inOrder begins the read of a page: rows come out of the index of their order, however few of them the
+// planner expects. Sorting what is left behind the page costs as much as all of it, for every page.
+var inOrder = pgx.TxOptions{BeginQuery: "BEGIN READ ONLY; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off"}
+
+// asWritten has a page planned for its own limit and campaign, which a generic plan does not know.
+const asWritten = pgx.QueryExecModeSimpleProtocol
+
+// page reads the next rows of a ledger: what a page costs does not depend on what is left behind it.
+func page[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T], name string, args ...any) (out []T, err error) {
+	err = pgx.BeginTxFunc(ctx, pool, inOrder, func(t pgx.Tx) (err error) {
+		out, err = read(ctx, t, scan, name, append([]any{asWritten}, args...)...)
+		return err
+	})
+	return out, translate(err)
+}
+
 // Inbox reads messages of a campaign ("": all) after an event, in order.
 func (l *Ledgers) Inbox(ctx context.Context, campaign ids.CampaignID, after string, limit int) ([]InboxFact, error) {
-	return read(ctx, l.from(), scanInboxFact, "reconcile_inbox_page", asWritten, after, limit, campaign)
+	return page(ctx, l.from(), scanInboxFact, "reconcile_inbox_page", after, limit, campaign)
 }
 
 // Holds reads reservations after one, in order.
 func (l *Ledgers) Holds(ctx context.Context, campaign ids.CampaignID, after ids.ReservationID, limit int) ([]HoldFact, error) {
-	return read(ctx, l.from(), scanHoldFact, "reconcile_holds_page", asWritten, after, limit, campaign)
+	return page(ctx, l.from(), scanHoldFact, "reconcile_holds_page", after, limit, campaign)
 }
 
 // Entries reads entries of reservations after one, in order of the reservations.
 func (l *Ledgers) Entries(ctx context.Context, campaign ids.CampaignID, after ids.ReservationID, entry int64, limit int) ([]EntryFact, error) {
-	return read(ctx, l.from(), scanEntryFact, "reconcile_entries_page", asWritten, after, entry, limit, campaign)
+	return page(ctx, l.from(), scanEntryFact, "reconcile_entries_page", after, entry, limit, campaign)
 }
 
 // Buyers reads places after one.
 func (l *Ledgers) Buyers(ctx context.Context, campaign ids.CampaignID, after BuyerFact, limit int) ([]BuyerFact, error) {
-	return read(ctx, l.from(), scanBuyerFact, "reconcile_buyers_page", asWritten, after.Campaign, after.ScopeKey, after.User, limit, campaign)
+	return page(ctx, l.from(), scanBuyerFact, "reconcile_buyers_page", after.Campaign, after.ScopeKey, after.User, limit, campaign)
 }
 
 // Chain reads a SKU's ledger after an entry, in the order in which its stock was moved.
 func (l *Ledgers) Chain(ctx context.Context, campaign ids.CampaignID, sku ids.SKUID, after int64, limit int) ([]ChainFact, error) {
-	return read(ctx, l.from(), func(row pgx.CollectableRow) (ChainFact, error) {
+	return page(ctx, l.from(), func(row pgx.CollectableRow) (ChainFact, error) {
 		var c ChainFact
 		err := row.Scan(&c.ID, &c.StockVersion, &c.Before[0], &c.Before[1], &c.Before[2], &c.After[0], &c.After[1], &c.After[2], &c.BusinessNo, &c.Orphan)
 		return c, err
-	}, "reconcile_chain_page", asWritten, campaign, sku, after, limit)
+	}, "reconcile_chain_page", campaign, sku, after, limit)
 }
 
 // StockFacts reads every stock row of a campaign ("": all) with the end of its ledger, in one snapshot.
@@ -229,7 +241,7 @@ func (s *Store) StockFacts(ctx context.Context, campaign ids.CampaignID) ([]Stoc
 
 // AdjustmentFacts reads applied adjustments after one, in order of their ids.
 func (s *Store) AdjustmentFacts(ctx context.Context, campaign ids.CampaignID, after string, limit int) ([]AdjustmentFact, error) {
-	return read(ctx, s.pool, func(row pgx.CollectableRow) (AdjustmentFact, error) {
+	return page(ctx, s.pool, func(row pgx.CollectableRow) (AdjustmentFact, error) {
 		var f AdjustmentFact
 		err := row.Scan(&f.ID, &f.Campaign, &f.SKU, &f.Units, &f.Booked)
 		return f, err

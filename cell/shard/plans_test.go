@@ -34,11 +34,12 @@ var whole = map[string]string{
 }
 
 type node struct {
-	Type     string `json:"Node Type"`
-	Relation string `json:"Relation Name"`
-	Index    string `json:"Index Name"`
-	Cond     string `json:"Index Cond"`
-	Plans    []node `json:"Plans"`
+	Type     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Cond     string  `json:"Index Cond"`
+	Rows     float64 `json:"Actual Rows"`
+	Plans    []node  `json:"Plans"`
 }
 
 // faults names what a plan does to growing tables beside looking things up by a key.
@@ -108,18 +109,25 @@ func (b *bench) populate() {
 	b.fillOutbox(100_000)
 }
 
+// planner is a connection that plans as the store's do.
+func (b *bench) planner() *pgx.Conn {
+	b.t.Helper()
+	conn := b.db.ConnAs(b.t, migrate.RoleApp)
+	for name, value := range shard.PoolParams(b.t, b.db.As(migrate.RoleApp)) {
+		if strings.HasPrefix(name, "enable_") || name == "jit" || name == "plan_cache_mode" {
+			b.exec(conn, "SELECT set_config($1, $2, false)", name, value)
+		}
+	}
+	return conn
+}
+
 // TestPlans is R-351: every statement of this package finds its rows in growing tables by an index, on an
 // empty shard without statistics, on a full one that nobody has looked at yet, and on one with fresh
 // statistics. A generic plan is made once per connection, whatever the tables hold by then.
 func TestPlans(t *testing.T) {
 	b := newBench(t)
 	b.sell(5)
-	conn := b.db.ConnAs(t, migrate.RoleApp)
-	for name, value := range shard.PoolParams(t, b.db.As(migrate.RoleApp)) {
-		if strings.HasPrefix(name, "enable_") || name == "jit" || name == "plan_cache_mode" {
-			b.exec(conn, "SELECT set_config($1, $2, false)", name, value)
-		}
-	}
+	conn := b.planner()
 	uses := func(n node, name string) bool {
 		found := false
 		var walk func(node)
@@ -163,6 +171,56 @@ func TestPlans(t *testing.T) {
 			t.Errorf("no statement is called %s", name)
 		}
 	}
+}
+
+// most is the table of which one step of a plan gave the most rows.
+func (n node) most() (relation string, rows float64) {
+	relation, rows = n.Relation, n.Rows
+	for _, p := range n.Plans {
+		if below, more := p.most(); more > rows {
+			relation, rows = below, more
+		}
+	}
+	return relation, rows
+}
+
+// TestAPageReadsAPage: a page of a comparison takes as many rows of each table as it gives, however many
+// are left behind it. One that sorts what is left makes the comparison quadratic.
+func TestAPageReadsAPage(t *testing.T) {
+	b := newBench(t)
+	b.sell(5)
+	b.populate()
+	conn := b.planner()
+	const limit = 100
+	look := func(state string) {
+		t.Helper()
+		for _, campaign := range []string{"", "double-eleven"} {
+			for name, args := range map[string][]any{
+				"reconcile_inbox_page":   {"reserve-r1", limit, campaign},
+				"reconcile_holds_page":   {"r1", limit, campaign},
+				"reconcile_entries_page": {"r1", 0, limit, campaign},
+				"reconcile_buyers_page":  {"double-eleven", "phone-x", "u1", limit, campaign},
+				"reconcile_chain_page":   {"double-eleven", "phone-x", 0, limit},
+			} {
+				b.exec(conn, shard.BeginPage())
+				var raw []byte
+				b.must(conn.QueryRow(b.ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+shard.Queries()[name], append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...).Scan(&raw))
+				b.exec(conn, "COMMIT")
+				var plan []struct{ Plan node }
+				b.must(json.Unmarshal(raw, &plan))
+				if rows := plan[0].Plan.Rows; rows != limit {
+					t.Errorf("%s, campaign %q: %s gives %v rows", state, campaign, name, rows)
+				}
+				// The entries' order needs one row of the next reservation.
+				if relation, rows := plan[0].Plan.most(); rows > limit+1 {
+					t.Errorf("%s, campaign %q: %s takes %v rows of %s for a page of %d\n%s", state, campaign, name, rows, relation, limit, raw)
+				}
+			}
+		}
+	}
+	look("full, no statistics")
+	b.exec(b.admin, "ANALYZE")
+	look("full, fresh statistics")
 }
 
 // TestPlansSeeAScan: the test above would see one.

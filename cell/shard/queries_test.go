@@ -24,7 +24,7 @@ func TestParseQueriesRefuses(t *testing.T) {
 func Queries() map[string]string { return queries }
 
 // PoolParams are the settings of every connection of a store.
-func PoolParams(t *testing.T, dsn string) map[string]string {
+func PoolParams(t testing.TB, dsn string) map[string]string {
 	t.Helper()
 	pc, err := poolConfig(Config{DSN: dsn}.withDefaults())
 	if err != nil {
@@ -32,3 +32,6 @@ func PoolParams(t *testing.T, dsn string) map[string]string {
 	}
 	return pc.ConnConfig.RuntimeParams
 }
+
+// BeginPage begins the transaction of one page of a comparison.
+func BeginPage() string { return inOrder.BeginQuery }

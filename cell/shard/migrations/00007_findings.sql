@@ -83,12 +83,13 @@ CREATE VIEW cellquota.v_reconcile_runs AS SELECT run_id, campaign_id, actor, rea
 CREATE VIEW cellquota.v_reconcile_walk AS SELECT claimed_by, claimed_until, cursor, cycle, ended_at, began_at FROM cellquota.reconcile_walk;
 
 -- The three streams of the database's ledgers, each in the order of reservations, as reconcile reads them
--- from the shard or a standby.
+-- from the shard or a standby. No view calls now(): a volatile column keeps the order of the rows from
+-- the planner, and a page is then sorted out of all that is left.
 CREATE VIEW cellquota.v_reconcile_inbox AS SELECT event_id, reservation_id, request_id, campaign_id, sku_id, user_id, quantity, outcome, reason,
   fence_version, build_count, topic, received_at FROM cellquota.inbox;
 CREATE VIEW cellquota.v_reconcile_holds AS SELECT r.reservation_id, r.request_id, r.campaign_id, r.sku_id, r.user_id, r.quantity, r.state, r.reason, r.created_at, r.updated_at,
   o.order_id, o.quantity AS order_quantity, o.state AS order_state, o.version AS order_version,
-  CASE WHEN o.state = 'PENDING_PAYMENT' AND o.close_after < 'infinity' THEN extract(epoch FROM cellquota.now() - o.close_after)::bigint END AS overdue_seconds,
+  CASE WHEN o.state = 'PENDING_PAYMENT' AND o.close_after < 'infinity' THEN o.close_after END AS due_at,
   (SELECT count(*) FROM cellquota.payments p WHERE p.order_id = o.order_id AND p.state IN ('SUCCEEDED', 'REFUND_PENDING', 'REFUNDED')) AS paid,
   (SELECT b.reservation_id FROM cellquota.buyers b WHERE b.campaign_id = r.campaign_id AND b.user_id = r.user_id
      AND b.scope_key = CASE c.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE r.sku_id END) AS buyer,
@@ -108,7 +109,7 @@ CREATE VIEW cellquota.v_reconcile_buyers AS SELECT b.campaign_id, b.scope_key, b
   b.origin = 'OWN' AND r.found IS NULL AND i.found IS NULL AS orphan
   FROM cellquota.buyers b -- looked up row by row, never by reading all of either (OFFSET keeps them apart)
     LEFT JOIN LATERAL (SELECT true AS found FROM cellquota.reservations r WHERE r.reservation_id = b.reservation_id OFFSET 0) r ON true
-    LEFT JOIN LATERAL (SELECT true AS found FROM cellquota.inbox i WHERE i.event_id = 'reserve-' || b.reservation_id AND i.outcome NOT IN ('ORDERED', 'REJECTED', 'RELEASED') OFFSET 0) i ON true;
+    LEFT JOIN LATERAL (SELECT true AS found FROM cellquota.inbox i WHERE r.found IS NULL AND b.origin = 'OWN' AND i.event_id = 'reserve-' || b.reservation_id AND i.outcome NOT IN ('ORDERED', 'REJECTED', 'RELEASED') OFFSET 0) i ON true;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA cellquota FROM PUBLIC;
 -- Cells write while this runs, and grants.sql comes a moment later.

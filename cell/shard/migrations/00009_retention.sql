@@ -33,6 +33,8 @@ CREATE TABLE cellquota.archives (
   begun_at    timestamptz NOT NULL,
   archived_at timestamptz
 );
+-- Which campaigns are not compared any more: asked for every page of a comparison.
+CREATE INDEX archives_done ON cellquota.archives (campaign_id) WHERE archived_at IS NOT NULL;
 CREATE VIEW cellquota.v_archives AS SELECT campaign_id, snapshot, entries, begun_at, archived_at FROM cellquota.archives;
 
 CREATE OR REPLACE VIEW cellquota.v_ledger AS
@@ -49,10 +51,10 @@ CREATE OR REPLACE VIEW cellquota.v_ledger_writers AS
 -- What is archived was compared before, and is compared no more: its entries are not in the ledger.
 CREATE OR REPLACE VIEW cellquota.v_reconcile_inbox AS SELECT event_id, reservation_id, request_id, campaign_id, sku_id, user_id, quantity, outcome, reason,
   fence_version, build_count, topic, received_at FROM cellquota.inbox
-  WHERE campaign_id <> ALL (ARRAY(SELECT campaign_id FROM cellquota.archives WHERE archived_at IS NOT NULL));
+  WHERE campaign_id NOT IN (SELECT campaign_id FROM cellquota.archives WHERE archived_at IS NOT NULL);
 CREATE OR REPLACE VIEW cellquota.v_reconcile_holds AS SELECT r.reservation_id, r.request_id, r.campaign_id, r.sku_id, r.user_id, r.quantity, r.state, r.reason, r.created_at, r.updated_at,
   o.order_id, o.quantity AS order_quantity, o.state AS order_state, o.version AS order_version,
-  CASE WHEN o.state = 'PENDING_PAYMENT' AND o.close_after < 'infinity' THEN extract(epoch FROM cellquota.now() - o.close_after)::bigint END AS overdue_seconds,
+  CASE WHEN o.state = 'PENDING_PAYMENT' AND o.close_after < 'infinity' THEN o.close_after END AS due_at,
   (SELECT count(*) FROM cellquota.payments p WHERE p.order_id = o.order_id AND p.state IN ('SUCCEEDED', 'REFUND_PENDING', 'REFUNDED')) AS paid,
   (SELECT b.reservation_id FROM cellquota.buyers b WHERE b.campaign_id = r.campaign_id AND b.user_id = r.user_id
      AND b.scope_key = CASE c.purchase_scope WHEN 'CAMPAIGN' THEN '*' ELSE r.sku_id END) AS buyer,
@@ -60,13 +62,13 @@ CREATE OR REPLACE VIEW cellquota.v_reconcile_holds AS SELECT r.reservation_id, r
   CASE WHEN k.inventory_mode = 'TOKEN' THEN (SELECT count(*) FROM cellquota.tokens t WHERE t.reservation_id = r.reservation_id) ELSE 0 END AS token_rows
   FROM cellquota.reservations r LEFT JOIN cellquota.orders o ON o.reservation_id = r.reservation_id
     LEFT JOIN cellquota.campaigns c ON c.campaign_id = r.campaign_id LEFT JOIN cellquota.skus k ON k.campaign_id = r.campaign_id AND k.sku_id = r.sku_id
-  WHERE r.campaign_id <> ALL (ARRAY(SELECT campaign_id FROM cellquota.archives WHERE archived_at IS NOT NULL));
+  WHERE r.campaign_id NOT IN (SELECT campaign_id FROM cellquota.archives WHERE archived_at IS NOT NULL);
 CREATE OR REPLACE VIEW cellquota.v_reconcile_buyers AS SELECT b.campaign_id, b.scope_key, b.user_id, b.reservation_id, b.origin,
   b.origin = 'OWN' AND r.found IS NULL AND i.found IS NULL AS orphan
   FROM cellquota.buyers b -- looked up row by row, never by reading all of either (OFFSET keeps them apart)
     LEFT JOIN LATERAL (SELECT true AS found FROM cellquota.reservations r WHERE r.reservation_id = b.reservation_id OFFSET 0) r ON true
-    LEFT JOIN LATERAL (SELECT true AS found FROM cellquota.inbox i WHERE i.event_id = 'reserve-' || b.reservation_id AND i.outcome NOT IN ('ORDERED', 'REJECTED', 'RELEASED') OFFSET 0) i ON true
-  WHERE b.campaign_id <> ALL (ARRAY(SELECT campaign_id FROM cellquota.archives WHERE archived_at IS NOT NULL));
+    LEFT JOIN LATERAL (SELECT true AS found FROM cellquota.inbox i WHERE r.found IS NULL AND b.origin = 'OWN' AND i.event_id = 'reserve-' || b.reservation_id AND i.outcome NOT IN ('ORDERED', 'REJECTED', 'RELEASED') OFFSET 0) i ON true
+  WHERE b.campaign_id NOT IN (SELECT campaign_id FROM cellquota.archives WHERE archived_at IS NOT NULL);
 
 -- begin_archive notes what the campaigns of a partition began and ended at. CQ020: a ledger that does not
 -- lead to its stock row is not archived.
