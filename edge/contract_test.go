@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -84,6 +85,20 @@ func TestEveryRowOfTheContract(t *testing.T) {
 	call(200, "POST", "/v1/payments/callbacks", callback, map[string]string{"Payment-Signature": signature})
 	call(200, "POST", "/v1/orders/"+order+"/cancel", "", token)
 	call(409, "POST", "/v1/orders/"+order+"/payments", `{"payment_id":"p2"}`, token)
+
+	r.lottery(-time.Hour, time.Hour)
+	call(200, "GET", "/v1/campaigns/"+campaign, "", nil)
+	entry := call(202, "POST", entryPath, "", token)
+	call(202, "POST", entryPath, "{}", token)
+	call(400, "POST", entryPath, `{"x":1}`, token)
+	var entered struct {
+		ID string `json:"entry_id"`
+	}
+	if err := json.Unmarshal([]byte(entry), &entered); err != nil {
+		t.Fatal(err)
+	}
+	call(200, "GET", entryPath+"/"+entered.ID, "", token)
+	call(404, "GET", entryPath+"/none", "", token)
 
 	doc, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 type Cell struct {
 	cq.UnimplementedAdmissionServiceServer
 	cq.UnimplementedOrderServiceServer
+	cq.UnimplementedEntryServiceServer
 
 	ID       ids.CellID
 	Addr     string
@@ -30,8 +31,10 @@ type Cell struct {
 	requests map[string]*cq.RequestView
 	owners   map[string]string // campaign/sku/user → key of his request
 	orders   map[string]*order
-	closed   map[uint16]bool // buckets that were given away
-	carried  map[string]bool // requests that came with a bucket
+	closed   map[uint16]bool      // buckets that were given away
+	carried  map[string]bool      // requests that came with a bucket
+	entries  map[string]*cq.Entry // of a lottery, by user
+	drawn    bool
 	asked    int
 	last     *cq.Ask
 	lastCall *cq.GetRequestRequest
@@ -48,7 +51,7 @@ func Start(t testing.TB, id ids.CellID, receipts *signed.KeySet) *Cell {
 	t.Helper()
 	c := &Cell{
 		ID: id, receipts: receipts, stock: map[string]int32{}, requests: map[string]*cq.RequestView{},
-		owners: map[string]string{}, orders: map[string]*order{}, closed: map[uint16]bool{}, carried: map[string]bool{}, breaks: make(chan struct{}),
+		owners: map[string]string{}, orders: map[string]*order{}, closed: map[uint16]bool{}, carried: map[string]bool{}, entries: map[string]*cq.Entry{}, breaks: make(chan struct{}),
 	}
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,6 +61,7 @@ func Start(t testing.TB, id ids.CellID, receipts *signed.KeySet) *Cell {
 	c.server = Serve(t, l, func(s *grpc.Server) {
 		cq.RegisterAdmissionServiceServer(s, c)
 		cq.RegisterOrderServiceServer(s, c)
+		cq.RegisterEntryServiceServer(s, c)
 	})
 	return c
 }
