@@ -47,10 +47,11 @@ func (h Handover) ClosedAs(parts []allocator.Range) Handover {
 }
 
 // MayGive refuses a cell whose buckets cannot be handed over: without its shard's
-// word on who bought there nobody may sell to them. ErrCellState.
+// word on who bought there nobody may sell to them. One that is RESTORING may lack paid
+// orders that its recovery makes again. ErrCellState.
 func (c Cell) MayGive() error {
 	switch c.State {
-	case CellRetired, CellRegressed, CellProvisioned:
+	case CellRetired, CellRegressed, CellRestoring, CellProvisioned:
 		return c.refuses("give buckets")
 	default:
 		return nil

@@ -85,10 +85,11 @@ func decodeClosed(raw []byte) (Closed, error) {
 	return out, nil
 }
 
-// CloseBuckets closes what cell owns of the range, for live and fenced shards alike; from then on no
-// buyer of it can be added, and what was added is in the export. ErrWriters: transactions held the shard
-// for longer than LockWait; nobody's backend is ended for it, try again. ErrRouteVersion,
-// ErrBuckets (the cell owns none of them), ErrOtherCell. A repeat answers the same.
+// CloseBuckets closes what cell owns of the range, for live and fenced shards alike, but not for one that
+// is being recovered (ErrStateRefused); from then on no buyer of it can be added, and what was added is in
+// the export. ErrWriters: transactions held the shard for longer than LockWait; nobody's backend is ended
+// for it, try again. ErrRouteVersion, ErrBuckets (the cell owns none of them), ErrOtherCell. A repeat
+// answers the same.
 func (f *Fencer) CloseBuckets(ctx context.Context, cell string, m Move) (Closed, error) {
 	if err := m.check(); err != nil {
 		return nil, err

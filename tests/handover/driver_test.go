@@ -160,6 +160,8 @@ func TestAHandoverWaitsVisibly(t *testing.T) {
 	w.process("cell-a", -1) // the giver's lease is no evidence, and is not asked
 	w.regress("cell-a", core.CellRegressed)
 	waits("REGRESSED")
+	w.regress("cell-a", core.CellRestoring) // its recovery makes orders again that it lacks
+	waits("RESTORING")
 	w.regress("cell-a", core.CellActive)
 	w.done("h")
 	w.sameEnd("h")
@@ -244,7 +246,7 @@ func TestRefusedHandovers(t *testing.T) {
 	w.process("cell-b", -1)
 	refused("to a cell that is SUSPECT", request("h", "cell-a", "cell-b", 0, 9), core.ErrCellState)
 	w.process("cell-b", core.HandoverStep)
-	for _, s := range []core.CellState{core.CellRetired, core.CellRegressed} {
+	for _, s := range []core.CellState{core.CellRetired, core.CellRegressed, core.CellRestoring} {
 		w.regress("cell-a", s)
 		refused("from "+s.String(), request("h", "cell-a", "cell-b", 0, 9), core.ErrCellState)
 	}

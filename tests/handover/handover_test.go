@@ -14,6 +14,7 @@ import (
 
 	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/cell/shard"
+	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/fencing/fencer"
 	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/testkit"
@@ -294,6 +295,37 @@ func TestAFencedSourceAndAFencedTarget(t *testing.T) {
 	}
 	if _, err := a.ImportBuckets(a.ctx, "cell-a", move(0, 99, 3), fencer.Closed{{From: 0, To: 99}}); !errors.Is(err, fencer.ErrStateRefused) {
 		t.Errorf("a fenced target: %v", err)
+	}
+}
+
+// TestAShardInRecoveryGivesNothing: paid orders that it lacks are made again from its log, so until then
+// nobody may take its word on who bought; a fence in the midst of it makes none of them.
+func TestAShardInRecoveryGivesNothing(t *testing.T) {
+	a, _ := twoCells(t, 10)
+	seen := fencing.Witness{Version: 1, Positions: map[fencing.Partition]fencing.PositionMark{{Topic: "t"}: {TopicID: "id", Next: 3}}}
+	a.must(a.RecoverBegin(a.ctx, "cell-a", 2, group, "a test", fencer.RecoverTo{Seen: seen}))
+	refused := func(when string) {
+		t.Helper()
+		if _, err := a.CloseBuckets(a.ctx, "cell-a", move(0, 99, 2)); !errors.Is(err, fencer.ErrStateRefused) {
+			t.Errorf("%s: %v", when, err)
+		}
+		if n := a.count("bucket_closings"); n != 0 {
+			t.Errorf("%s: closed", when)
+		}
+	}
+	refused("adjustments are replayed")
+	a.must(a.RecoverMessages(a.ctx, "cell-a", 2))
+	refused("the log is read again")
+	_, err := a.admin.Exec(a.ctx, "UPDATE cellquota.fence SET state = 'FENCED'")
+	a.must(err)
+	refused("fenced meanwhile")
+	_, err = a.admin.Exec(a.ctx, "UPDATE cellquota.fence SET state = 'SETTLE_ONLY'; UPDATE cellquota.positions SET next_offset = 3")
+	a.must(err)
+	if unread, err := a.RecoverFinish(a.ctx, "cell-a", 2); err != nil || unread != 0 {
+		t.Fatalf("%d unread, %v", unread, err)
+	}
+	if _, err := a.CloseBuckets(a.ctx, "cell-a", move(0, 99, 2)); err != nil {
+		t.Errorf("recovered: %v", err)
 	}
 }
 

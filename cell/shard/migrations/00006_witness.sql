@@ -233,6 +233,50 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- close_buckets (step 4) does not answer for a shard whose recovery is under way, nor for one that was fenced in
+-- the midst of it: orders that were seen are missing, and their users would buy once more elsewhere.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION cellquota.close_buckets(p_cell text, p_campaign text, p_domain text, p_from int, p_to int, p_route_version bigint, p_wait_ms int) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
+DECLARE f cellquota.fence%ROWTYPE; closed jsonb; newest bigint;
+BEGIN
+  BEGIN
+    PERFORM set_config('lock_timeout', p_wait_ms::text || 'ms', true);
+    PERFORM pg_advisory_xact_lock(cellquota.lock_key());
+    PERFORM set_config('lock_timeout', '0', true);
+  EXCEPTION WHEN lock_not_available THEN
+    RAISE EXCEPTION 'writers hold the shard for longer than % ms', p_wait_ms USING ERRCODE = 'CQ008';
+  END;
+  f := cellquota.require_cell(p_cell);
+  IF f.state <> 'ACTIVE' AND EXISTS (SELECT FROM cellquota.recovery WHERE phase <> 'DONE') THEN
+    RAISE EXCEPTION 'the shard is being recovered, who bought here is not known yet' USING ERRCODE = 'CQ002';
+  END IF;
+  SELECT ranges INTO closed FROM cellquota.bucket_closings
+    WHERE (campaign_id, domain, bucket_from, bucket_to, route_version) = (p_campaign, p_domain, p_from, p_to, p_route_version);
+  IF FOUND THEN
+    RETURN closed;
+  END IF;
+  SELECT max(moved_version) INTO newest FROM cellquota.buckets
+    WHERE campaign_id = p_campaign AND domain = p_domain AND bucket_from <= p_to AND bucket_to >= p_from;
+  IF newest >= p_route_version THEN
+    RAISE EXCEPTION 'buckets of % were moved by route version %, % is not above it', p_campaign, newest, p_route_version USING ERRCODE = 'CQ011';
+  END IF;
+  PERFORM cellquota.cut_buckets(p_campaign, p_domain, p_from, p_to);
+  WITH parts AS (
+    UPDATE cellquota.buckets SET state = 'CLOSED', moved_version = p_route_version
+    WHERE campaign_id = p_campaign AND domain = p_domain AND bucket_from >= p_from AND bucket_to <= p_to AND state = 'OPEN'
+    RETURNING bucket_from, bucket_to
+  ) SELECT jsonb_agg(jsonb_build_array(bucket_from, bucket_to) ORDER BY bucket_from) INTO closed FROM parts;
+  IF closed IS NULL THEN
+    RAISE EXCEPTION 'cell % has no open bucket of % in % to %', p_cell, p_campaign, p_from, p_to USING ERRCODE = 'CQ012';
+  END IF;
+  INSERT INTO cellquota.bucket_closings VALUES (p_campaign, p_domain, p_from, p_to, p_route_version, closed,
+    coalesce((SELECT jsonb_agg(jsonb_build_object('topic', topic, 'topic_id', topic_id, 'partition', partition, 'next_offset', next_offset,
+      'leader_epoch', leader_epoch) ORDER BY topic, partition) FROM cellquota.positions), '[]'), f.fence_version, cellquota.now());
+  RETURN closed;
+END $$;
+-- +goose StatementEnd
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA cellquota FROM PUBLIC;
 -- +goose StatementBegin
 DO $$
