@@ -97,6 +97,17 @@ func (w Witness) Lacks(now Witness) string {
 	return ""
 }
 
+// Unsealed gives the reading of a fenced shard as it was right before the fence: every
+// stock row without its SEAL entry. It is not changed.
+func (w Witness) Unsealed() Witness {
+	w.Stocks = maps.Clone(w.Stocks)
+	for sku, m := range w.Stocks {
+		m.StockVersion--
+		w.Stocks[sku] = m
+	}
+	return w
+}
+
 // Raise gives the highest of both; what only one has is kept, except of campaigns that
 // now are settled. The identity is the newer reading's. Neither is changed.
 func (w Witness) Raise(now Witness) Witness {

@@ -43,6 +43,9 @@
 // reserved and confirmed. Where it is not, nothing of that SKU moves and the
 // operation ends FAILED with the numbers.
 //
+// A shard that lacks what was seen of it proves nothing: the fence ends FAILED, nothing is
+// sealed, and the cell is REGRESSED.
+//
 // A shard that cannot be reached leaves the cell FENCING and the operation
 // waiting, with the reason in its detail; it is tried again until it answers. The
 // operation cannot be aborted. A write-off touches nothing before it is approved, and

@@ -160,7 +160,7 @@ func alike(due []fencing.Effect, i int) bool {
 func (d *Driver) carryOut(ctx context.Context, w *work, e fencing.Effect) (stored bool, err error) {
 	switch e.Kind {
 	case fencing.RunStoreFence:
-		return false, d.fence(ctx, w)
+		return d.fence(ctx, w)
 	case fencing.StoreProof:
 		return true, d.storeProof(ctx, w)
 	case fencing.BookReclaim:

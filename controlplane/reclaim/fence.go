@@ -8,6 +8,7 @@ import (
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/fencing"
+	"github.com/cellquota/cellquota/internal/telemetry"
 )
 
 // with opens the cell's shard, raises its term row to this leader's, and runs.
@@ -27,16 +28,54 @@ func (d *Driver) with(ctx context.Context, w *work, run func(context.Context, Sh
 }
 
 // fence installs the version in the shard and brings the proof home. Repeated, it
-// brings the same proof.
-func (d *Driver) fence(ctx context.Context, w *work) error {
-	return d.with(ctx, w, func(ctx context.Context, shard Shard) (err error) {
-		if w.proof, err = shard.Fence(ctx, w.op.Subject, w.reclaim.Version, w.op.Reason); err != nil {
-			return err
+// brings the same proof. A shard that lacks what was seen of it proves nothing: it is
+// left as it is, its cell is REGRESSED from then on and the operation has ended (stored).
+func (d *Driver) fence(ctx context.Context, w *work) (stored bool, err error) {
+	seen, known, err := d.store.Witness(ctx, w.cell.Spec.ID)
+	if err != nil {
+		return false, err
+	}
+	var lacks string
+	err = d.with(ctx, w, func(ctx context.Context, shard Shard) (err error) {
+		if known {
+			if lacks, err = lackedBy(ctx, shard, seen, w.reclaim.Version); err != nil || lacks != "" {
+				return err
+			}
 		}
-		row, err := shard.Row(ctx)
-		w.fencedAt = row.StateSince
-		return err
+		return w.prove(ctx, shard)
 	})
+	if err != nil || lacks == "" {
+		return false, err
+	}
+	_, err = d.store.Regress(ctx, w.leader, w.cell.Spec.ID, lacks)
+	if err == nil {
+		d.log.ErrorContext(ctx, "the shard went back in time and proves nothing", w.fields("cell_regressed", telemetry.NewState, core.CellRegressed.String(), "detail", lacks)...)
+	}
+	return true, err
+}
+
+// prove installs the version and reads the proof.
+func (w *work) prove(ctx context.Context, shard Shard) (err error) {
+	if w.proof, err = shard.Fence(ctx, w.op.Subject, w.reclaim.Version, w.op.Reason); err != nil {
+		return err
+	}
+	row, err := shard.Row(ctx)
+	w.fencedAt = row.StateSince
+	return err
+}
+
+// lackedBy says in words what the shard lacks of what was seen of it, or "". The connection
+// is the one that fences: no other server comes between. Where this very fence stands already,
+// its SEAL is one more entry in every row than a witness from before it saw.
+func lackedBy(ctx context.Context, shard Shard, seen fencing.Witness, version fencing.Version) (string, error) {
+	now, err := shard.Witness(ctx)
+	if err != nil {
+		return "", err
+	}
+	if now.Version == version && seen.Version < version {
+		now = now.Unsealed()
+	}
+	return seen.Lacks(now), nil
 }
 
 // storeProof keeps the proof, trimmed to what a reclaim can need, and makes the cell

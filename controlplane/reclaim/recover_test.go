@@ -10,8 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/reclaim"
 	"github.com/cellquota/cellquota/fencing"
 	"github.com/cellquota/cellquota/fencing/fencer"
+	"github.com/cellquota/cellquota/internal/ids"
 	"github.com/cellquota/cellquota/internal/testkit"
 )
 
@@ -90,6 +92,92 @@ func wentBack(w *world, name string) {
 	}
 	if _, err := w.view.WaitFor(ctx, cell.ModRevision+1); err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// known writes the campaign's row, by which a shard's witness names its stock rows.
+func (s *shard) known() {
+	s.do(`INSERT INTO cellquota.campaigns VALUES ('c', 1, 'PUBLISHED', now() - interval '1 hour', now() + interval '1 hour', 'SKU', interval '1 hour', '', now())`)
+}
+
+// witnessed writes down what the cell's shard shows now, as the leader does.
+func (w *world) witnessed(id ids.CellID) {
+	w.t.Helper()
+	ctx := testkit.Deadline(w.t)
+	now, err := reclaim.Files{}.Look(ctx, w.cell(id).Spec)
+	if err == nil {
+		err = w.store.RaiseWitness(ctx, w.leader, id, now)
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestAFenceOfABackupProvesNothing: the cell sold 8, its database and its processes died together, and a
+// backup with 3 came up at the address. Nobody said hello, so the fence is the first to look: what it would
+// seal was sold. Without a recovery nobody gets a unit.
+func TestAFenceOfABackupProvesNothing(t *testing.T) {
+	w := newWorld(t).publish()
+	s := w.shards["cell-1"]
+	s.known()
+	s.sell(1, "early", 3, 3)
+	s.copyTo("copy_fenced")
+	s.sell(1, "late", 5, 5)
+	w.witnessed("cell-1")
+	w.dies("cell-1")
+	s.goBack("copy_fenced")
+	w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true, TopUp: true})
+	op := w.finish(w.driver(), "f1")
+	if op.State != core.OperationFailed || !strings.Contains(op.Detail, "cell restore cell-1") || !strings.Contains(op.Detail, "stock version 7, 17 was seen") {
+		t.Errorf("%s: %s", op.State, op.Detail)
+	}
+	if c := w.cell("cell-1"); c.State != core.CellRegressed || c.OperationID != "" {
+		t.Errorf("%+v", c)
+	}
+	w.want(10, 30, 30, 30)
+	if l := s.levels(); l.available != 27 {
+		t.Errorf("the backup was sealed: %+v", l)
+	}
+	w.restore("r") // its way out is open
+}
+
+// TestAFenceThatWasSeenBeforeAndAfter: of a shard that lacks nothing the fence is as it was, also where its
+// driver died behind the commit and the shard was seen before or behind the SEAL.
+func TestAFenceThatWasSeenBeforeAndAfter(t *testing.T) {
+	for _, behind := range []bool{false, true} {
+		t.Run(fmt.Sprintf("seen behind the seal %v", behind), func(t *testing.T) {
+			w := newWorld(t).publish()
+			s := w.shards["cell-1"]
+			s.known()
+			s.sell(1, "u", 8, 3)
+			w.witnessed("cell-1")
+			w.dies("cell-1")
+			w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true})
+			s.do("SELECT cellquota.fence_cell('cell-1', 2, 'dead', 1000)") // and its driver died
+			if behind {
+				w.witnessed("cell-1")
+			}
+			w.done("f1")
+			w.want(32, 8, 30, 30)
+		})
+	}
+}
+
+// TestASealIsNoSale: a fenced shard that lacks one entry shows as many as were seen, for the SEAL is one.
+func TestASealIsNoSale(t *testing.T) {
+	w := newWorld(t).publish()
+	s := w.shards["cell-1"]
+	s.known()
+	s.sell(1, "u", 8, 3)
+	w.dies("cell-1")
+	w.fence(reclaim.FenceOrder{Cell: "cell-1", OperationID: "f1", Reclaim: true})
+	s.do("SELECT cellquota.fence_cell('cell-1', 2, 'dead', 1000)")
+	seen := fencing.Witness{Identity: "1/1", Version: 1, Stocks: map[fencing.SKU]fencing.Mark{{Campaign: "c", SKU: "s"}: {AdjustmentVersion: 1, LastNumber: 1, StockVersion: 13}}}
+	if err := w.store.RaiseWitness(testkit.Deadline(t), w.leader, "cell-1", seen); err != nil {
+		t.Fatal(err)
+	}
+	if op := w.finish(w.driver(), "f1"); op.State != core.OperationFailed || !strings.Contains(op.Detail, "stock version 12, 13 was seen") {
+		t.Errorf("%s: %s", op.State, op.Detail)
 	}
 }
 

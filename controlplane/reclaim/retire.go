@@ -233,7 +233,7 @@ func (d *Driver) unfinished(ctx context.Context, w *work, campaigns []string) (w
 // A shard that has more than the books said when the row was ended is named: its units
 // are nobody's any more, and were in no allocation.
 func (d *Driver) endRow(ctx context.Context, w *work) error {
-	if err := d.fence(ctx, w); err != nil {
+	if err := d.with(ctx, w, w.prove); err != nil {
 		return err
 	}
 	snapshot, err := d.view.WaitFor(ctx, w.cell.ModRevision)

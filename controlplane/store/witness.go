@@ -39,9 +39,10 @@ func (s *Store) RaiseWitness(ctx context.Context, leader core.Leader, cell ids.C
 	return err
 }
 
-// Regress marks a cell whose shard went back in time: REGRESSED, whatever it was doing. It gives the
-// cell as it is then. core.ErrNotLeader, core.ErrUnknownCell, core.ErrCellState where a fence or a
-// restore is under way or the cell has none any more.
+// Regress marks a cell whose shard went back in time: REGRESSED, whatever it was doing, a fence that is
+// not proven too; the operation that had it has FAILED, and its detail says the way out. It gives the
+// cell as it is then. core.ErrNotLeader, core.ErrUnknownCell, core.ErrCellState where a restore is under
+// way or the cell has no shard any more.
 func (s *Store) Regress(ctx context.Context, leader core.Leader, id ids.CellID, why string) (core.Cell, error) {
 	var cell core.Cell
 	_, err := s.Update(ctx, "regress "+string(id), func(tx *Tx) error {
@@ -58,14 +59,32 @@ func (s *Store) Regress(ctx context.Context, leader core.Leader, id ids.CellID, 
 			return fmt.Errorf("%w: %s", core.ErrUnknownCell, id)
 		case cell.State == core.CellRegressed:
 			return nil
-		case cell.State != core.CellActive && cell.State != core.CellDraining && cell.State != core.CellFenced:
+		case cell.State != core.CellActive && cell.State != core.CellDraining && cell.State != core.CellFencing && cell.State != core.CellFenced:
 			return fmt.Errorf("%w: cell %s is %s, and its shard went back in time", core.ErrCellState, id, cell.State)
+		}
+		if err := tx.endRegressed(cell, why); err != nil {
+			return err
 		}
 		cell.State, cell.OperationID = core.CellRegressed, ""
 		cell.Version++
 		return errors.Join(tx.PutCell(cell), tx.Audit(core.Audit{Actor: "leader", Method: "regress", Subject: "cell " + string(id), Reason: why}))
 	})
 	return cell, err
+}
+
+// endRegressed ends the operation that has a cell whose shard went back in time.
+func (tx *Tx) endRegressed(cell core.Cell, why string) error {
+	if cell.OperationID == "" {
+		return nil
+	}
+	op, known, err := tx.Operation(cell.OperationID)
+	if err != nil || !known || op.State.Terminal() {
+		return err
+	}
+	detail := fmt.Sprintf("the shard of cell %s went back in time (%s); recover it: cellctl cell restore %s", cell.Spec.ID, why, cell.Spec.ID)
+	return errors.Join(tx.PutOperation(op.End(core.OperationFailed, detail, tx.Now())), tx.Audit(core.Audit{
+		Actor: "leader", Method: "end", OperationID: op.ID, Subject: "operation " + op.ID, Reason: detail,
+	}))
 }
 
 // Witness reads what was written down of a cell's shard; false: nothing.
