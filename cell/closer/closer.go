@@ -184,12 +184,12 @@ func (l *Loop) ask(ctx context.Context, open []shard.OpenAttempt) error {
 	if len(open) == 0 {
 		return nil
 	}
-	steps := make([]shard.Step, len(open))
+	answers := make([][]shard.Step, len(open))
 	g := errgroup.Group{}
 	g.SetLimit(inquiries)
 	for i, a := range open {
 		g.Go(func() error {
-			steps[i] = l.inquire(ctx, a)
+			answers[i] = l.inquire(ctx, a)
 			return nil
 		})
 	}
@@ -197,6 +197,28 @@ func (l *Loop) ask(ctx context.Context, open []shard.OpenAttempt) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	free, paid := apart(slices.Concat(answers...))
+	return errors.Join(l.applyAll(ctx, free), l.applyAll(ctx, paid))
+}
+
+// apart takes the steps of orders that were paid from the others: while a shard is being recovered payments
+// wait, and its closings, which give units back, do not wait for them.
+func apart(steps []shard.Step) (free, paid []shard.Step) {
+	took := map[ids.OrderID]bool{}
+	for _, s := range steps {
+		took[s.Order] = took[s.Order] || s.Kind == shard.StepSucceeded
+	}
+	for _, s := range steps {
+		if took[s.Order] {
+			paid = append(paid, s)
+		} else {
+			free = append(free, s)
+		}
+	}
+	return free, paid
+}
+
+func (l *Loop) applyAll(ctx context.Context, steps []shard.Step) error {
 	for _, wave := range waves(steps) {
 		if err := l.apply(ctx, wave); err != nil {
 			return err
@@ -239,35 +261,4 @@ func (l *Loop) apply(ctx context.Context, steps []shard.Step) error {
 		}
 	}
 	return nil
-}
-
-// inquire turns an answer into a step. None means that nobody paid by this attempt: it has failed.
-func (l *Loop) inquire(ctx context.Context, a shard.OpenAttempt) shard.Step {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	answer, err := l.channel.Inquire(ctx, a.Order, a.Payment)
-	if err != nil {
-		answer.Status = provider.Unknown
-		l.log.Warn("the payment channel gave no answer", telemetry.Event, "payment_inquiry_failed", telemetry.OrderID, a.Order,
-			telemetry.PaymentID, a.Payment, telemetry.Error, err)
-	}
-	l.asked.WithLabelValues(string(answer.Status)).Inc()
-	step := shard.Step{Order: a.Order, Payment: a.Payment}
-	if answer.Amount.Currency != "" {
-		step.Amount, step.FromChannel = answer.Amount, true
-	}
-	switch answer.Status {
-	case provider.Succeeded:
-		step.Kind = shard.StepSucceeded
-	case provider.Failed, provider.None:
-		step.Kind = shard.StepFailed
-	default:
-		step.Kind, step.FromChannel = shard.StepPending, false
-		if a.PastGrace {
-			step.Kind = shard.StepSilent
-			l.log.Error("the payment channel stays silent; the order waits for a person", telemetry.Event, "order_manual_review",
-				telemetry.OrderID, a.Order, telemetry.PaymentID, a.Payment)
-		}
-	}
-	return step
 }

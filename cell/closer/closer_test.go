@@ -125,6 +125,10 @@ func (s silent) Inquire(_ context.Context, _ ids.OrderID, p ids.PaymentID) (prov
 	return provider.Answer{}, errors.New("no answer")
 }
 
+func (s silent) InquireOrder(context.Context, ids.OrderID) ([]provider.Found, error) {
+	return nil, errors.New("no answer")
+}
+
 func (s silent) Refund(context.Context, provider.RefundOrder) (provider.Answer, error) {
 	return provider.Answer{Status: provider.Unknown}, errors.New("no answer")
 }

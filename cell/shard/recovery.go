@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cellquota/cellquota/internal/ids"
 )
 
 // replay is how a partition is read again after the shard went back in time: messages below upto were
@@ -54,6 +56,10 @@ func (r *batchRun) readReplay(ctx context.Context) error {
 	})
 	return err
 }
+
+// recoveryAttempt is the attempt of an order that may have been paid in the time that was lost. No caller can
+// name one so (ids.ParsePaymentID): the channel is asked by the order.
+const recoveryAttempt ids.PaymentID = "*recovery"
 
 // queueAttempts gives every order that was made again an attempt of which nobody knows.
 func (r *batchRun) queueAttempts(w *writes) {

@@ -13,4 +13,4 @@ SELECT fence_version, next_offset FROM cellquota.recovery_fences WHERE topic = $
 -- An order that was made again may have been paid: the channel is asked before it is closed.
 -- name: recovery_attempts
 INSERT INTO cellquota.payments (order_id, payment_id, amount, currency, state, created_at, updated_at)
-SELECT order_id, 'recovery', amount, currency, 'UNKNOWN', cellquota.now(), cellquota.now() FROM cellquota.orders WHERE order_id = ANY($1::text[]);
+SELECT order_id, '*recovery', amount, currency, 'UNKNOWN', cellquota.now(), cellquota.now() FROM cellquota.orders WHERE order_id = ANY($1::text[]);

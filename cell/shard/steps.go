@@ -153,9 +153,12 @@ func checkSteps(steps []Step) error {
 
 // OpenAttempt is a due order's attempt that the channel must be asked about.
 type OpenAttempt struct {
-	Order     ids.OrderID
-	Payment   ids.PaymentID
-	Amount    reservation.Money
+	Order   ids.OrderID
+	Payment ids.PaymentID
+	Amount  reservation.Money
+	// ByOrder: the attempt stands for whatever was lost with the shard's past; its id is nobody's. The channel
+	// is asked for every payment of the order.
+	ByOrder   bool
 	PastGrace bool // each of the order's was asked long enough: silence of all now means MANUAL_REVIEW
 }
 
@@ -282,7 +285,7 @@ func (o *held) openAttempts() []OpenAttempt {
 	}
 	var out []OpenAttempt
 	for _, a := range open[:min(maxAskedOfOne, len(open))] {
-		out = append(out, OpenAttempt{Order: o.ID, Payment: a.id, Amount: o.total, PastGrace: pastGrace})
+		out = append(out, OpenAttempt{Order: o.ID, Payment: a.id, Amount: o.total, ByOrder: a.id == recoveryAttempt, PastGrace: pastGrace})
 	}
 	return out
 }

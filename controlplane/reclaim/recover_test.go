@@ -213,7 +213,7 @@ func (w *world) whole() {
 	err := s.conn.QueryRow(w.t.Context(), `SELECT fence_version, messages_from,
 		(SELECT count(*) FROM cellquota.stock x, LATERAL (SELECT sum(delta_available) a, sum(delta_reserved) r, count(*) n FROM cellquota.ledger l WHERE l.sku_id = x.sku_id) l
 			WHERE (x.available, x.reserved, x.version) <> (l.a, l.r, l.n)),
-		(SELECT count(*) FROM cellquota.payments WHERE payment_id = 'recovery' AND state = 'UNKNOWN') FROM cellquota.fence`).Scan(&fence, &from, &broken, &attempts)
+		(SELECT count(*) FROM cellquota.payments WHERE payment_id = '*recovery' AND state = 'UNKNOWN') FROM cellquota.fence`).Scan(&fence, &from, &broken, &attempts)
 	if err != nil || fence != 2 || from != 1 || broken != 0 || attempts != 20 {
 		w.t.Errorf("fence version %d, messages from %d, I5 broken %d times, %d orders to be asked about, %v", fence, from, broken, attempts, err)
 	}

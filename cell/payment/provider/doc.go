@@ -12,6 +12,12 @@
 //
 //	GET URL/orders/ORDER/payments/PAYMENT
 //	    200 {"status": "SUCCEEDED"|"FAILED"|"NONE"|"UNKNOWN", "amount"?, "currency"?}, 404: never heard of it
+//	GET URL/orders/ORDER/payments
+//	    200 {"payments": [{"payment_id", "status": "SUCCEEDED"|"FAILED"|"REFUNDED"|"UNKNOWN", "amount"?, "currency"?}]}:
+//	    every payment of the order, whoever began it; [] where it never heard of one. UNKNOWN: still under way.
+//	    REFUNDED: taken, and all of it given back. Asked only after a shard was recovered, when attempts may have
+//	    been lost with their ids. A channel without it may answer 404, which says nothing: such orders wait for
+//	    a person.
 //	PUT URL/orders/ORDER/payments/PAYMENT/refunds/REFUND  {"amount", "currency"}
 //	    200 {"status": "REFUNDED"|"PENDING"|"REFUSED"|"UNKNOWN", "amount"?, "currency"?}; a repeat answers the
 //	    same refund. REFUNDED with less than was asked for is a part: what is left is asked for under another

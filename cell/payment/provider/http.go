@@ -59,6 +59,19 @@ func (h *HTTP) Inquire(ctx context.Context, order ids.OrderID, payment ids.Payme
 	return Answer{Status: Unknown}, fmt.Errorf("the payment channel answered %d", code)
 }
 
+// InquireOrder asks for every payment of an order; anything but a whole, clear list is an error, 404 too: it
+// may be of a channel that has no such question.
+func (h *HTTP) InquireOrder(ctx context.Context, order ids.OrderID) ([]Found, error) {
+	code, body, err := h.ask(ctx, http.MethodGet, nil, "orders", string(order), "payments")
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("the payment channel answered %d to the question for an order's payments", code)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeList(body)
+}
+
 // Refund asks for a refund; anything but a clear answer is Unknown.
 func (h *HTTP) Refund(ctx context.Context, want RefundOrder) (Answer, error) {
 	none := Answer{Status: Unknown}
@@ -143,6 +156,41 @@ func (h *HTTP) verify(res *http.Response, path string, body []byte) error {
 		return fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	return nil
+}
+
+// decodeList reads the payments of an order; one that cannot be read makes the list none.
+func decodeList(body []byte) ([]Found, error) {
+	var in struct {
+		Payments *[]json.RawMessage
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, fmt.Errorf("the payment channel's list: %w", err)
+	}
+	if in.Payments == nil {
+		return nil, errors.New("the payment channel's answer has no list of payments")
+	}
+	var out []Found
+	for _, raw := range *in.Payments {
+		var name struct {
+			Payment string `json:"payment_id"`
+		}
+		if err := json.Unmarshal(raw, &name); err != nil {
+			return nil, fmt.Errorf("the payment channel's list: %w", err)
+		}
+		id, err := ids.ParsePaymentID(name.Payment)
+		if err != nil {
+			return nil, fmt.Errorf("the payment channel's list: %w", err)
+		}
+		if slices.ContainsFunc(out, func(f Found) bool { return f.Payment == id }) {
+			return nil, fmt.Errorf("the payment channel's list has payment %s twice", id)
+		}
+		answer, err := decode(raw, Succeeded, Failed, Refunded, Unknown)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Found{Payment: id, Answer: answer})
+	}
+	return out, nil
 }
 
 // decode reads an answer whose status is one of words. An amount that is named is one of money that moved.

@@ -25,7 +25,7 @@ const (
 
 // The answers about a refund, beside Unknown.
 const (
-	// Refunded: the money went back.
+	// Refunded: the money went back; of a payment: it was taken, and all of it went back.
 	Refunded Status = "REFUNDED"
 	// Pending: the channel will carry it out; a callback may tell, or the next question.
 	Pending Status = "PENDING"
@@ -38,6 +38,13 @@ const (
 type Answer struct {
 	Status Status
 	Amount reservation.Money
+}
+
+// Found is one payment that the channel knows of an order: Succeeded, Failed, Refunded or Unknown, which
+// says that it is under way.
+type Found struct {
+	Payment ids.PaymentID
+	Answer
 }
 
 // RefundOrder asks for money to go back.
@@ -56,6 +63,9 @@ type RefundOrder struct {
 type Provider interface {
 	// Inquire asks what became of an attempt.
 	Inquire(ctx context.Context, order ids.OrderID, payment ids.PaymentID) (Answer, error)
+	// InquireOrder lists every payment of an order, whatever its id. Without an error the list is whole, and an
+	// empty one says that nobody paid; with one nothing is known, also where the channel has no such question.
+	InquireOrder(ctx context.Context, order ids.OrderID) ([]Found, error)
 	// Refund asks for a refund; asked again under the same id it is the same refund.
 	Refund(ctx context.Context, want RefundOrder) (Answer, error)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,48 @@ func TestHTTPAnswers(t *testing.T) {
 		h := &HTTP{URL: server.URL + "/channel"}
 		got, err := h.Inquire(t.Context(), "cell-1.oabc", "p:1")
 		if got != c.want || (err != nil) != c.fault {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		server.Close()
+	}
+}
+
+// TestHTTPListsAnOrdersPayments: a whole and clear list is one; anything else, a channel without the question
+// too, says nothing, least of all that nobody paid.
+func TestHTTPListsAnOrdersPayments(t *testing.T) {
+	euro := reservation.Money{Tenthousandths: 100_000, Currency: "EUR"}
+	for name, c := range map[string]struct {
+		code int
+		body string
+		want []Found // nil: an error
+	}{
+		"nobody paid": {200, `{"payments":[]}`, []Found{}},
+		"payments": {200, `{"payments":[{"payment_id":"p:1","status":"FAILED"},{"payment_id":"p:2","status":"SUCCEEDED","amount":"10.00","currency":"EUR"},
+			{"payment_id":"p:3","status":"UNKNOWN"},{"payment_id":"p:4","status":"REFUNDED"}]}`, []Found{
+			{"p:1", Answer{Status: Failed}}, {"p:2", Answer{Succeeded, euro}}, {"p:3", Answer{Status: Unknown}}, {"p:4", Answer{Status: Refunded}},
+		}},
+		"no such question": {404, `{"payments":[]}`, nil},
+		"its own fault":    {500, `{"payments":[]}`, nil},
+		"not JSON":         {200, `ok`, nil},
+		"no list":          {200, `{}`, nil},
+		"null":             {200, `{"payments":null}`, nil},
+		"one attempt's":    {200, `{"status":"NONE"}`, nil},
+		"nameless":         {200, `{"payments":[{"status":"FAILED"}]}`, nil},
+		"strange name":     {200, `{"payments":[{"payment_id":"*recovery","status":"FAILED"}]}`, nil},
+		"twice":            {200, `{"payments":[{"payment_id":"p","status":"FAILED"},{"payment_id":"p","status":"SUCCEEDED"}]}`, nil},
+		"strange word":     {200, `{"payments":[{"payment_id":"p","status":"NONE"}]}`, nil},
+		"an empty place":   {200, `{"payments":[null]}`, nil},
+		"too long":         {200, `{"payments":[],"x":"` + strings.Repeat("x", maxAnswer) + `"}`, nil},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || r.URL.Path != "/channel/orders/cell-1.oabc/payments" {
+				t.Errorf("asked %s %s", r.Method, r.URL.Path)
+			}
+			w.WriteHeader(c.code)
+			_, _ = io.WriteString(w, c.body)
+		}))
+		got, err := (&HTTP{URL: server.URL + "/channel"}).InquireOrder(t.Context(), "cell-1.oabc")
+		if (err != nil) != (c.want == nil) || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		server.Close()
@@ -91,7 +134,14 @@ func TestSandboxKnowsWhatItWasTold(t *testing.T) {
 	if a, _ := s.Inquire(t.Context(), "o", "p"); a.Status != None {
 		t.Errorf("%+v", a)
 	}
+	if list, err := s.InquireOrder(t.Context(), "o"); len(list) != 0 || err != nil {
+		t.Errorf("%+v, %v", list, err)
+	}
 	s.Tell("o", "p", Answer{Status: Succeeded})
+	s.Tell("o2", "p2", Answer{Status: Failed})
+	if list, err := s.InquireOrder(t.Context(), "o"); !slices.Equal(list, []Found{{"p", Answer{Status: Succeeded}}}) || err != nil {
+		t.Errorf("%+v, %v", list, err)
+	}
 	if a, _ := s.Inquire(t.Context(), "o", "p"); a.Status != Succeeded {
 		t.Errorf("%+v", a)
 	}

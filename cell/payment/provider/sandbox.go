@@ -2,6 +2,8 @@ package provider
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +38,20 @@ func (s *Sandbox) Inquire(_ context.Context, order ids.OrderID, payment ids.Paym
 		return a, nil
 	}
 	return Answer{Status: None}, nil
+}
+
+// InquireOrder lists what was told of an order, by payment.
+func (s *Sandbox) InquireOrder(_ context.Context, order ids.OrderID) ([]Found, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Found
+	for of, a := range s.told {
+		if of[0] == string(order) && a.Status != None {
+			out = append(out, Found{Payment: ids.PaymentID(of[1]), Answer: a})
+		}
+	}
+	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(string(a.Payment), string(b.Payment)) })
+	return out, nil
 }
 
 // Refund takes its time, as channels do.

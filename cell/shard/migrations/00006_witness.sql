@@ -153,8 +153,8 @@ BEGIN
     ON CONFLICT (campaign_id, scope_key) DO UPDATE SET minted_fence = excluded.minted_fence, minted_count = excluded.minted_count
     WHERE (excluded.minted_fence, excluded.minted_count) > (m.minted_fence, m.minted_count);
   INSERT INTO cellquota.payments (order_id, payment_id, amount, currency, state, created_at, updated_at)
-    SELECT order_id, 'recovery', amount, currency, 'UNKNOWN', cellquota.now(), cellquota.now() FROM cellquota.orders WHERE state = 'PENDING_PAYMENT'
-    ON CONFLICT (order_id, payment_id) DO NOTHING;
+    SELECT order_id, '*recovery', amount, currency, 'UNKNOWN', cellquota.now(), cellquota.now() FROM cellquota.orders WHERE state = 'PENDING_PAYMENT'
+    ON CONFLICT (order_id, payment_id) DO UPDATE SET state = excluded.state, updated_at = excluded.updated_at; -- of an earlier recovery
 END $$;
 -- +goose StatementEnd
 
