@@ -19,7 +19,7 @@ import (
 type Store interface {
 	SettledCampaigns(ctx context.Context, after, replay time.Duration) ([]shard.Settled, error)
 	ArchiveLedger(ctx context.Context, campaign ids.CampaignID, after time.Duration, page int) (shard.ArchiveStep, error)
-	PruneInbox(ctx context.Context, campaign ids.CampaignID, replay time.Duration, page int) (int64, error)
+	PruneInbox(ctx context.Context, campaign ids.CampaignID, replay time.Duration, page int, walk shard.InboxWalk) (shard.InboxWalk, error)
 	LedgerParts(ctx context.Context) (int64, error)
 	Writer() (shard.Writer, bool)
 }
@@ -103,13 +103,10 @@ func (l *Loop) Once(ctx context.Context) error {
 	}
 	var failed []error
 	for _, c := range due {
-		if !c.Archived {
-			if c.Archived, err = l.archive(ctx, c.Campaign); err != nil { // 2. mirror and ledger
-				failed = append(failed, err)
-			}
-		}
 		if c.Archived {
-			failed = append(failed, l.prune(ctx, c.Campaign)) // 3. inbox
+			failed = append(failed, l.prune(ctx, c.Campaign)) // 2. inbox
+		} else {
+			failed = append(failed, l.archive(ctx, c.Campaign)) // 3. mirror and ledger
 		}
 	}
 	if parts, err := l.deps.Store.LedgerParts(ctx); err == nil {
@@ -119,38 +116,39 @@ func (l *Loop) Once(ctx context.Context) error {
 }
 
 // archive discards the mirrors, and then moves the ledger, as far as one look goes.
-func (l *Loop) archive(ctx context.Context, campaign ids.CampaignID) (archived bool, err error) {
+func (l *Loop) archive(ctx context.Context, campaign ids.CampaignID) error {
 	for _, scope := range l.deps.Scopes(campaign) {
 		gone, err := l.deps.Mirrors.Discard(ctx, scope)
 		l.metrics.keys.Add(float64(gone))
 		if err != nil {
-			return false, err // without Redis nobody knows that nothing is left there
+			return err // without Redis nobody knows that nothing is left there
 		}
 	}
 	for range pages {
 		step, err := l.deps.Store.ArchiveLedger(ctx, campaign, l.cfg.ArchiveAfter, l.cfg.Page)
 		if err != nil {
-			return false, err
+			return err
 		}
 		switch step {
 		case shard.Archived:
 			l.metrics.archived.Inc()
 			l.deps.Log.InfoContext(ctx, "a settled campaign is archived", telemetry.Event, "campaign_archived", telemetry.CampaignID, campaign)
-			return true, nil
+			return nil
 		case shard.ArchiveCopied:
 		default: // not due, or in use: the next look
-			return false, nil
+			return nil
 		}
 	}
-	return false, nil
+	return nil
 }
 
-// prune deletes inbox rows, as far as one look goes.
+// prune deletes inbox rows, as far as one look goes. The next one starts over, where less is left.
 func (l *Loop) prune(ctx context.Context, campaign ids.CampaignID) error {
+	var walk shard.InboxWalk
+	defer func() { l.metrics.inbox.Add(float64(walk.Gone)) }()
 	for range pages {
-		gone, err := l.deps.Store.PruneInbox(ctx, campaign, l.cfg.Replay, l.cfg.Page)
-		l.metrics.inbox.Add(float64(gone))
-		if err != nil || gone < int64(l.cfg.Page) {
+		var err error
+		if walk, err = l.deps.Store.PruneInbox(ctx, campaign, l.cfg.Replay, l.cfg.Page, walk); err != nil || walk.Done {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,8 +35,8 @@ const (
 )
 
 // SettledCampaigns lists at most 100 campaigns that are settled here for after, by the
-// database's clock, and are not archived yet or have inbox rows older than replay. A schema
-// below step 9 has none.
+// database's clock, and are not archived yet, or for replay and whose inbox is not pruned. It
+// reads a row per campaign and no more. A schema below step 9 has none.
 func (s *Store) SettledCampaigns(ctx context.Context, after, replay time.Duration) ([]Settled, error) {
 	if known, err := schemaHas(ctx, s.pool, &s.retentionKnown, "retention_known"); err != nil || !known {
 		return nil, translate(err)
@@ -64,17 +65,55 @@ func (s *Store) ArchiveLedger(ctx context.Context, campaign ids.CampaignID, afte
 	return step, nil
 }
 
-// PruneInbox deletes at most page inbox rows (1 to 50,000) of an archived campaign that are
-// older than replay: no log and no backup has their message any more, and no receipt of the
-// campaign is valid. Parked ones stay.
-func (s *Store) PruneInbox(ctx context.Context, campaign ids.CampaignID, replay time.Duration, page int) (gone int64, err error) {
+// InboxWalk is how far a walk over an archived campaign's inbox came. The zero value starts one.
+type InboxWalk struct {
+	Gone int64 // rows deleted so far
+	Done bool  // the walk ended, or another process is walking
+	left bool  // rows are too young: another walk
+	sku  ids.SKUID
+	user ids.UserID
+	req  ids.RequestID
+}
+
+// PruneInbox takes a walk over the inbox of an archived campaign one page (1 to 50,000 rows) on, and
+// deletes what is older than replay: no log and no backup has its message any more, and no receipt of
+// the campaign is valid. Parked ones stay. A walk that leaves no other row is the campaign's last.
+func (s *Store) PruneInbox(ctx context.Context, campaign ids.CampaignID, replay time.Duration, page int, walk InboxWalk) (InboxWalk, error) {
 	if page < 1 || page > maxArchivePage || replay <= 0 {
-		return 0, fmt.Errorf("%w: a page of 1 to %d rows, and how long a message can be replayed", ErrInvalid, maxArchivePage)
+		return walk, fmt.Errorf("%w: a page of 1 to %d rows, and how long a message can be replayed", ErrInvalid, maxArchivePage)
 	}
-	err = s.inTx(ctx, "prune_inbox", needSettle, func(ctx context.Context, t tx) error {
-		return t.QueryRow(ctx, sql("retention_inbox"), campaign, replay.Seconds(), page).Scan(&gone)
+	next := walk
+	err := s.inTx(ctx, "prune_inbox", needSettle, func(ctx context.Context, t tx) (err error) {
+		next, err = t.pruneInbox(ctx, campaign, replay, page, walk)
+		return err
 	})
-	return gone, err
+	if err != nil {
+		return walk, err
+	}
+	return next, nil
+}
+
+func (t tx) pruneInbox(ctx context.Context, campaign ids.CampaignID, replay time.Duration, page int, walk InboxWalk) (InboxWalk, error) {
+	var claimed bool
+	switch err := t.QueryRow(ctx, sql("retention_inbox_claim"), campaign).Scan(&claimed); {
+	case errors.Is(err, pgx.ErrNoRows):
+		walk.Done = true
+		return walk, nil
+	case err != nil:
+		return walk, err
+	}
+	var gone int64
+	var left, more bool
+	err := t.QueryRow(ctx, sql("retention_inbox"), campaign, walk.sku, walk.user, walk.req, replay.Seconds(), page).
+		Scan(&gone, &left, &more, &walk.sku, &walk.user, &walk.req)
+	if err != nil {
+		return walk, err
+	}
+	walk.Gone, walk.left, walk.Done = walk.Gone+gone, walk.left || left, !more
+	if walk.Done && !walk.left {
+		_, err = t.Exec(ctx, sql("retention_inbox_done"), campaign) // no row: it was said before
+	}
+	return walk, err
 }
 
 // LedgerParts counts the partitions of the ledger: one per campaign that is not archived, and

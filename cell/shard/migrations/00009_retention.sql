@@ -31,7 +31,8 @@ CREATE TABLE cellquota.archives (
   entries     bigint NOT NULL,
   copied_to   bigint NOT NULL DEFAULT 0,
   begun_at    timestamptz NOT NULL,
-  archived_at timestamptz
+  archived_at timestamptz,
+  pruned_at   timestamptz -- since when only parked rows of its inbox are left
 );
 -- Which campaigns are not compared any more: asked for every page of a comparison.
 CREATE INDEX archives_done ON cellquota.archives (campaign_id) WHERE archived_at IS NOT NULL;

@@ -38,6 +38,7 @@ BEGIN
     END IF;
     IF to_regclass('cellquota.archives') IS NOT NULL THEN -- from step 9
       GRANT EXECUTE ON FUNCTION cellquota.archive_step(text, double precision, int) TO cellquota_app;
+      GRANT UPDATE (pruned_at) ON cellquota.archives TO cellquota_app;
     END IF;
   END IF;
   IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_fencer') THEN
