@@ -31,6 +31,7 @@ type Shard interface {
 	StockFacts(ctx context.Context, campaign ids.CampaignID) ([]shard.StockFact, error)
 	AdjustmentFacts(ctx context.Context, campaign ids.CampaignID, after string, limit int) ([]shard.AdjustmentFact, error)
 	RecordFinding(ctx context.Context, f shard.Finding, mirror any) (bool, error)
+	MetFinding(ctx context.Context, id string) (bool, error)
 	OpenFindings(ctx context.Context, limit int) ([]shard.Finding, error)
 	LookedFindings(ctx context.Context, list []string) error
 	FindingCounts(ctx context.Context) ([]shard.FindingCount, error)
@@ -73,6 +74,9 @@ type Config struct {
 	Overdue  time.Duration // an order that should be closed; 0: 1 m
 	Confirm  time.Duration // between the two looks; 0: 1 s
 	Lease    time.Duration // of the claim; 0: 15 s
+	// Fresh bounds the new findings of one comparison, those of kinds that freeze a SKU apart from the
+	// others; 0: 1,000. What is beyond is counted, and written by the comparisons that follow.
+	Fresh int
 	// RepairTries and RepairFor are the budget of automatic repairs of one finding; 0: 10, and 1 m.
 	RepairTries int
 	RepairFor   time.Duration
@@ -102,6 +106,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RepairTries <= 0 {
 		c.RepairTries = 10
+	}
+	if c.Fresh <= 0 {
+		c.Fresh = 1000
 	}
 	if c.Rate <= 0 {
 		c.Rate = 20_000
@@ -216,6 +223,7 @@ func (l *Loop) Cycle(ctx context.Context) error {
 	if err == nil {
 		err = l.shard.AdvanceReconcile(ctx, l.cfg.Owner, "", at.Cursor == "", l.deps.Clock.Now().Sub(started))
 		l.metrics.cycled(l.deps.Clock.Now().Sub(started), w)
+		l.notePutOff(ctx, w.putOff)
 	}
 	if errors.Is(err, errRun) {
 		err = l.Runs(ctx)
@@ -246,10 +254,10 @@ func (l *Loop) Runs(ctx context.Context) error {
 			if err := again.whole(ctx, ""); err != nil {
 				return err
 			}
-			w.found = again.found
+			w = again
 		}
 		l.metrics.cycled(l.deps.Clock.Now().Sub(started), w)
-		run.Requests, run.Found, run.Detail = w.requests, w.found, strings.Join(w.unread, "; ")
+		run.Requests, run.Found, run.Detail = w.requests, w.found, strings.Join(w.leftOpen(), "; ")
 		if err := l.shard.EndRun(ctx, run); err != nil {
 			return err
 		}
@@ -282,24 +290,4 @@ func (w *walk) between(ctx context.Context, rows int, cursor ids.ReservationID) 
 		return errors.Join(err, errRun)
 	}
 	return w.deps.Clock.Sleep(ctx, time.Duration(rows)*time.Second/time.Duration(w.cfg.Rate))
-}
-
-// keep writes a finding that was seen twice; a quantity's with the mirror's head beside it.
-func (w *walk) keep(ctx context.Context, f shard.Finding) error {
-	var said any
-	if head, ok := w.heads[place{f.Campaign, f.SKU}]; ok && f.Kind.Freezes() {
-		said = head
-	}
-	if w.cfg.ProposeOnly && f.State == shard.FindingOpen && f.Action != "" {
-		f.State = shard.FindingProposed
-	}
-	fresh, err := w.shard.RecordFinding(ctx, f, said)
-	if err != nil {
-		return err
-	}
-	w.found++
-	if fresh {
-		w.metrics.found(f.Kind)
-	}
-	return nil
 }

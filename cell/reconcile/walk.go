@@ -24,11 +24,14 @@ type walk struct {
 	unread    []string // what could not be compared
 	requests  int64
 	found     int
+	fresh     map[bool]int // new findings that were written, by whether their kind freezes
+	putOff    int          // new ones beyond the bound
 }
 
 func (l *Loop) newWalk(campaign ids.CampaignID, paced bool) *walk {
 	return &walk{
 		Loop: l, campaign: campaign, paced: paced, suspects: newSuspects(), heads: map[place]admission.Facts{}, parked: map[place]int64{}, explained: map[place]int64{},
+		fresh: map[bool]int{},
 	}
 }
 

@@ -217,6 +217,17 @@ func (s *Store) RecordFinding(ctx context.Context, f Finding, mirror any) (fresh
 	return fresh, err
 }
 
+// MetFinding notes that an open finding was met again; known is false when there is none of that id, and
+// nothing is written.
+func (s *Store) MetFinding(ctx context.Context, id string) (known bool, err error) {
+	err = s.inTx(ctx, "met_finding", needSettle, func(ctx context.Context, t tx) error {
+		tag, err := t.Exec(ctx, sql("finding_met"), id)
+		known = err == nil && tag.RowsAffected() == 1
+		return err
+	})
+	return known, err
+}
+
 // OpenFindings reads up to limit findings that are not repaired, the longest unlooked first.
 func (s *Store) OpenFindings(ctx context.Context, limit int) ([]Finding, error) {
 	return read(ctx, s.pool, scanFinding, "finding_open", limit)

@@ -47,6 +47,9 @@ ON CONFLICT (finding_id) DO UPDATE SET looked_at = excluded.looked_at,
   repaired_at = NULL, snapshot = coalesce(CASE WHEN f.state = 'REPAIRED' THEN NULL ELSE f.snapshot END, excluded.snapshot)
 RETURNING (xmax = 0 OR f.found_at = f.looked_at) AS fresh;
 
+-- name: finding_met
+UPDATE cellquota.findings SET looked_at = cellquota.now() WHERE finding_id = $1 AND state <> 'REPAIRED';
+
 -- name: finding_read
 SELECT finding_id, kind, campaign_id, sku_id, user_id, request_id, event_id, reservation_id, order_id, coalesce(entry_id, 0), units, state, action, detail, owner, tries, found_at,
   next_try_at IS NULL OR next_try_at <= cellquota.now(), extract(epoch FROM cellquota.now() - coalesce(first_try_at, cellquota.now()))::float8,
