@@ -176,7 +176,7 @@ func (r *batchRun) deduct(taken []int) {
 		k := skuKey{m.Campaign, m.SKU}
 		rules := r.facts.rules[k]
 		switch left := r.left(k, m.Quantity); {
-		case !r.holds.allow(rules.Holds, i, m):
+		case !r.facts.replay.again(m.Offset) && !r.holds.allow(rules.Holds, i, m): // one that is read again was allowed once
 			r.refuse(i, reservation.TooManyUnpaid, "too_many_unpaid")
 		case left < m.Quantity && r.facts.replay.again(m.Offset):
 			r.out.Decisions[i] = Decision{Outcome: Parked} // it had its units once, and keeps its place

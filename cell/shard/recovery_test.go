@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cellquota/cellquota/cell/reservation"
 	"github.com/cellquota/cellquota/cell/shard"
 	"github.com/cellquota/cellquota/internal/testkit"
 )
@@ -197,4 +198,32 @@ func TestAMessageReadAgainIsJudgedByTheFenceOfItsTime(t *testing.T) {
 	if d[0].Outcome != shard.Ordered || d[1].Reason != "CELL_FENCED" {
 		t.Errorf("%+v", d)
 	}
+}
+
+// TestHoldsAskNothingOfAMessageReadAgain: an order was made because the one before it had been paid. The
+// payment is lost with the shard's past, the order is not.
+func TestHoldsAskNothingOfAMessageReadAgain(t *testing.T) {
+	p := newPast(t)
+	r := rules(phone)
+	holdsAtMost(0, 1)(r)
+	r.Version++
+	p.install(r)
+	from := func(user string) shard.Message {
+		return p.message(user, func(m *shard.Message) { m.DeviceID = "device" })
+	}
+	p.sql("SELECT cellquota.recover_begin($1, 2, $2, 1, $3, '[]', '[]', 'test', 1000)", string(cellID), group,
+		fmt.Sprintf(`[{"topic":%q,"partition":0,"topic_id":%q,"next_offset":2}]`, topic, topicID))
+	p.trusted(2)
+	p.sql("SELECT cellquota.recover_messages($1, 2)", string(cellID))
+	for i, d := range p.apply(from("paid"), from("after it")) {
+		if d.Outcome != shard.Ordered {
+			t.Errorf("message %d: %+v", i, d)
+		}
+	}
+	p.sql("SELECT cellquota.recover_finish($1, 2)", string(cellID))
+	p.sql("SELECT cellquota.activate_cell($1, 2, 'test', 1000)", string(cellID))
+	if d := p.apply(from("new")); d[0].Reason != reservation.TooManyUnpaid {
+		t.Errorf("a new message: %+v", d)
+	}
+	p.invariants()
 }
