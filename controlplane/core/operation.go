@@ -64,6 +64,10 @@ type Operation struct {
 	SaleLimit quantity.Quantity
 	// Beacon is the public value of a draw.
 	Beacon string
+	// Drawing is the SKU of a draw whose evidence is in the archive, as DrawingEvidence, and whose
+	// winners are being told: from then on it says who they are. Empty: none.
+	Drawing         ids.SKUID
+	DrawingEvidence ArchiveObject
 	// Moves are a transfer's one move, or the plan of a rebalance, in their order.
 	Moves []RebalanceMove
 	// Handover is what an operation of that kind moves.

@@ -162,8 +162,8 @@ func (w *world) publish() {
 	})
 }
 
-// lead takes the lead; the leader before this one has lost its key.
-func (w *world) lead() {
+// lead takes the lead; the leader before this one has lost its key. The named cells, or all, register.
+func (w *world) lead(alive ...ids.CellID) {
 	w.t.Helper()
 	ctx := testkit.Deadline(w.t)
 	if w.lease != 0 {
@@ -178,7 +178,10 @@ func (w *world) lead() {
 	if w.leader, err = w.store.TakeLead(ctx, w.lease, "here:1", ids.NewOperationID()); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, id := range cells() {
+	if len(alive) == 0 {
+		alive = cells()
+	}
+	for _, id := range alive {
 		lease, err := w.store.GrantLease(ctx, time.Minute)
 		if err != nil {
 			w.t.Fatal(err)
@@ -237,7 +240,7 @@ func (w *world) live(n int, after bool) bool {
 	ctx, cancel := context.WithCancel(testkit.Deadline(w.t))
 	defer cancel()
 	l := fault.Live(n, after, cancel)
-	d := lottery.Driver{
+	d := &lottery.Driver{
 		Store: w.openStore(l.KV), View: w.view, Archive: mortalArchive{archive.Directory{Dir: w.archive}, l}, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
 		Open: func(ctx context.Context, spec core.CellSpec) (lottery.Shard, error) {
 			if l.Dead() {
@@ -270,8 +273,8 @@ func (w *world) live(n int, after bool) bool {
 	return false
 }
 
-// end is what a draw must come to, whoever died: the winners of the one draw there is, in every place.
-func (w *world) end(t *testing.T) {
+// snapshot is the view with all that was written.
+func (w *world) snapshot(t *testing.T) view.Snapshot {
 	t.Helper()
 	head, err := w.client.Get(testkit.Deadline(t), w.prefix)
 	if err != nil {
@@ -281,9 +284,29 @@ func (w *world) end(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	campaign, _ := s.Campaign("c")
+	return s
+}
+
+func (w *world) book(t *testing.T) core.Book {
+	t.Helper()
+	book, _ := w.snapshot(t).Book(key)
+	return book
+}
+
+func (w *world) won(t *testing.T, cell ids.CellID) (n int64) {
+	t.Helper()
+	if err := w.shards[cell].Conn(t).QueryRow(t.Context(), "SELECT count(*) FROM cellquota.v_entries WHERE state = 'WON'").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// drawn is the one draw in the campaign's record, and its evidence, which holds.
+func (w *world) drawn(t *testing.T) (core.LotteryDraw, evidence.Document) {
+	t.Helper()
+	campaign, _ := w.snapshot(t).Campaign("c")
 	draw, drawn := campaign.Draw("s")
-	if !drawn || len(campaign.Draws) != 1 || draw.Entrants != 2*entered || draw.Winners != units || draw.Ungranted != 0 {
+	if !drawn || len(campaign.Draws) != 1 || draw.Winners != units {
 		t.Fatalf("the record: %+v", campaign.Draws)
 	}
 	commitment := allocator.Commitment([allocator.SeedBytes]byte(seed))
@@ -294,16 +317,22 @@ func (w *world) end(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book, _ := s.Book(key)
+	return draw, doc
+}
+
+// end is what a draw must come to, whoever died: the winners of the one draw there is, in every place.
+func (w *world) end(t *testing.T) {
+	t.Helper()
+	draw, doc := w.drawn(t)
+	if draw.Entrants != 2*entered || draw.Ungranted != 0 {
+		t.Fatalf("the record: %+v", draw)
+	}
+	book := w.book(t)
 	if !book.Reserve.IsZero() || book.Check() != nil {
 		t.Errorf("book %+v: %v", book, book.Check())
 	}
 	for i, id := range cells() {
-		var won int64
-		conn := w.shards[id].Conn(t)
-		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM cellquota.v_entries WHERE state = 'WON'").Scan(&won); err != nil {
-			t.Fatal(err)
-		}
+		won := w.won(t, id)
 		if granted := book.Allocations[i].Granted.Int64(); won != granted || won != doc.Cells[i].Winners || won == 0 {
 			t.Errorf("%s: %d entries won, %d units were granted, the evidence says %d", id, won, granted, doc.Cells[i].Winners)
 		}

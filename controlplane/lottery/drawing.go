@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cellquota/cellquota/allocator"
 	"github.com/cellquota/cellquota/allocator/evidence"
 	"github.com/cellquota/cellquota/allocator/quantity"
+	"github.com/cellquota/cellquota/controlplane/archive"
 	"github.com/cellquota/cellquota/controlplane/core"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
@@ -27,7 +29,7 @@ var ErrEntries = errors.New("the entries of a shard changed after entry was clos
 
 // drawing is one SKU's draw under way.
 type drawing struct {
-	Driver
+	*Driver
 	key      core.BookKey
 	campaign core.Campaign
 	units    quantity.Quantity
@@ -157,10 +159,47 @@ func (d *drawing) wonIn(cell string) []string {
 	return out
 }
 
-// keep puts lists and document into the archive. The names hold the operation: one that draws again after
-// its leader died writes the same bytes.
+// begin draws, keeps the evidence, and writes its name into the operation before any shard hears of a winner.
+func (d *drawing) begin(ctx context.Context, leader core.Leader) error {
+	if err := d.read(ctx); err != nil {
+		return err
+	}
+	if err := d.keep(ctx); err != nil {
+		return err
+	}
+	return d.change(ctx, leader, d.op.ID, func(_ *store.Tx, op core.Operation) core.Operation {
+		op.Drawing, op.DrawingEvidence = d.key.SKU, d.object
+		return op.Waits(StepDraw, fmt.Sprintf("%s: the evidence is kept, shards are told", d.key.SKU))
+	})
+}
+
+// load takes a draw whose evidence is kept from it, as it is there.
+func (d *drawing) load(ctx context.Context) error {
+	d.object = d.op.DrawingEvidence
+	raw, err := d.Archive.Get(ctx, d.object)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, &d.doc); err != nil {
+		return fmt.Errorf("%w: %s: %w", archive.ErrCorrupt, d.object.Name, err)
+	}
+	for _, part := range d.doc.WinnerParts {
+		content, err := d.Archive.Get(ctx, core.ArchiveObject{Name: part.Object, SHA256: part.SHA256, Size: part.Size})
+		if err != nil {
+			return err
+		}
+		for id := range strings.Lines(string(content)) {
+			id = strings.TrimSuffix(id, "\n")
+			d.drawn = append(d.drawn, allocator.Winner{Entrant: allocator.Entrant{ID: id, Cell: string(ids.EntryID(id).Cell())}})
+		}
+	}
+	return nil
+}
+
+// keep puts lists and document into the archive. The names hold the operation and what was drawn from: one
+// that draws again after its leader died writes the same bytes, and one from another list others.
 func (d *drawing) keep(ctx context.Context) error {
-	prefix := "lottery/" + core.Digest(d.op.ID, d.key.String())
+	prefix := "lottery/" + core.Digest(d.op.ID, d.key.String(), d.doc.EntrantsSHA256, strings.Join(d.doc.LostCells, " "))
 	entrants := parts{ctx: ctx, archive: d.Archive, prefix: prefix + "/entrants-"}
 	if err := d.entrants(ctx, func(e allocator.Entrant) error { return entrants.add(evidence.Line(e)) }); err != nil {
 		return err
@@ -248,8 +287,17 @@ func (d *drawing) record(tx *store.Tx) error {
 	}
 	return tx.PutCampaign(campaign.Drawn(core.LotteryDraw{
 		SKU: d.key.SKU, Entrants: d.doc.Entrants, EntrantsSHA256: d.doc.EntrantsSHA256, Evidence: d.object.Name, EvidenceSHA256: d.object.SHA256, EvidenceSize: d.object.Size, Beacon: d.op.Beacon,
-		Units: d.units.Int32(), Winners: int32(d.doc.Winners), Ungranted: d.ungranted, DrawnAt: tx.Now(), LostCells: d.lost,
+		Units: d.units.Int32(), Winners: int32(d.doc.Winners), Ungranted: d.ungranted, DrawnAt: tx.Now(), LostCells: lostCells(d.doc),
 	}))
+}
+
+// lostCells are those whose entries were not in the list.
+func lostCells(doc evidence.Document) []ids.CellID {
+	var out []ids.CellID
+	for _, cell := range doc.LostCells {
+		out = append(out, ids.CellID(cell))
+	}
+	return out
 }
 
 // share grants what each cell's customers won, as far as the reserve goes: it may have been lowered since.

@@ -7,13 +7,15 @@
 // entry was closed, and the beacon; it is repeated with the same outcome, whoever leads and wherever the last
 // leader died. The evidence is in the archive before the first shard hears of a winner, and units move with
 // the record of the draw in one transaction. A cell whose shard does not answer holds the draw up, because
-// its customers entered; one that was written off is named as lost.
+// its customers entered; one that was written off before the evidence was kept is named as lost, and of one
+// that is lost after it the winners are drawn and their units stay in the reserve.
 //
 // # Order, for each SKU
 //
 //	close   each shard ends entry and counts; the list is digested
 //	draw    the winners by the list's digest
-//	keep    parts and document into the archive
+//	keep    parts and document into the archive, and their name into the operation: from now on they say who
+//	        won, whatever becomes of a cell
 //	tell    each shard its winners; then that everybody else has lost
 //	grant   one transaction: the draw in the campaign's record, each cell the units of its winners
 //
@@ -25,6 +27,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"sync"
+	"time"
 
 	"github.com/cellquota/cellquota/controlplane/archive"
 	"github.com/cellquota/cellquota/controlplane/core"
@@ -57,13 +62,44 @@ type Driver struct {
 	Archive archive.Archive // nil: none is configured, and nothing is drawn
 	Clock   clock.Clock
 	Log     *slog.Logger
+
+	retry retries
+}
+
+// retryAfter is how long a draw that met an error is left alone: each try reads every entry.
+const retryAfter = 5 * time.Second
+
+// retries say when an operation that met an error is tried again. Forgotten with the leadership's process.
+type retries struct {
+	mu    sync.Mutex
+	again map[string]time.Time
+}
+
+func (r *retries) due(id string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !now.Before(r.again[id])
+}
+
+// postpone leaves the operation alone for a while, and forgets those whose time has come.
+func (r *retries) postpone(id string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.again == nil {
+		r.again = map[string]time.Time{}
+	}
+	maps.DeleteFunc(r.again, func(_ string, at time.Time) bool { return !now.Before(at) })
+	r.again[id] = now.Add(retryAfter)
 }
 
 // ErrNoArchive: a draw leaves evidence, and there is nowhere to keep it.
-var ErrNoArchive = errors.New("no archive is configured (archive.dir): a draw must leave evidence")
+var ErrNoArchive = errors.New("no archive is configured (archive_dir): a draw must leave evidence")
 
 // Step draws the next SKU, or ends the operation when all are drawn.
-func (d Driver) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
+func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
+	if !d.retry.due(op.ID, d.Clock.Now()) {
+		return nil
+	}
 	snapshot, err := d.View.WaitFor(ctx, op.ModRevision)
 	if err != nil {
 		return err
@@ -80,13 +116,14 @@ func (d Driver) Step(ctx context.Context, leader core.Leader, op core.Operation)
 		if err == nil || errors.Is(err, core.ErrNotLeader) {
 			return err
 		}
+		d.retry.postpone(op.ID, d.Clock.Now())
 		return errors.Join(err, d.wait(ctx, leader, op, fmt.Sprintf("%s: %v", sku.ID, err)))
 	}
 	return d.end(ctx, leader, op, core.OperationDone, fmt.Sprintf("%d SKUs drawn", len(campaign.Draws)))
 }
 
 // draw is one SKU from its entries to its grants.
-func (d Driver) draw(ctx context.Context, leader core.Leader, op core.Operation, s view.Snapshot, campaign core.Campaign, sku core.SKUSpec) error {
+func (d *Driver) draw(ctx context.Context, leader core.Leader, op core.Operation, s view.Snapshot, campaign core.Campaign, sku core.SKUSpec) error {
 	if d.Archive == nil {
 		return ErrNoArchive
 	}
@@ -94,10 +131,11 @@ func (d Driver) draw(ctx context.Context, leader core.Leader, op core.Operation,
 	one := drawing{
 		Driver: d, key: core.BookKey{Campaign: campaign.Spec.ID, SKU: sku.ID}, campaign: campaign, units: sku.SaleLimit, op: op, homes: homes, lost: lost,
 	}
-	if err := one.read(ctx); err != nil {
-		return err
-	}
-	if err := one.keep(ctx); err != nil {
+	if op.Drawing == sku.ID {
+		if err := one.load(ctx); err != nil {
+			return err
+		}
+	} else if err := one.begin(ctx, leader); err != nil {
 		return err
 	}
 	if err := one.tell(ctx); err != nil {
@@ -113,7 +151,7 @@ func (d Driver) draw(ctx context.Context, leader core.Leader, op core.Operation,
 
 // homes lists the cells whose shards have entries, in the order of their entries' ids, and those that are
 // gone for good.
-func (d Driver) homes(s view.Snapshot, campaign ids.CampaignID) (homes []core.Cell, lost []ids.CellID) {
+func (d *Driver) homes(s view.Snapshot, campaign ids.CampaignID) (homes []core.Cell, lost []ids.CellID) {
 	route, _ := s.Route(campaign)
 	for _, cell := range s.Cells() {
 		if !route.Owns(cell.Spec.ID) {
@@ -129,16 +167,16 @@ func (d Driver) homes(s view.Snapshot, campaign ids.CampaignID) (homes []core.Ce
 	return homes, lost
 }
 
-func (d Driver) wait(ctx context.Context, leader core.Leader, op core.Operation, detail string) error {
+func (d *Driver) wait(ctx context.Context, leader core.Leader, op core.Operation, detail string) error {
 	return d.change(ctx, leader, op.ID, func(_ *store.Tx, op core.Operation) core.Operation { return op.Waits(StepDraw, detail) })
 }
 
-func (d Driver) end(ctx context.Context, leader core.Leader, op core.Operation, state core.OperationState, detail string) error {
+func (d *Driver) end(ctx context.Context, leader core.Leader, op core.Operation, state core.OperationState, detail string) error {
 	return d.change(ctx, leader, op.ID, func(tx *store.Tx, op core.Operation) core.Operation { return op.End(state, detail, tx.Now()) })
 }
 
 // change stores what edit makes of an operation that is open, under this leader.
-func (d Driver) change(ctx context.Context, leader core.Leader, id string, edit func(*store.Tx, core.Operation) core.Operation) error {
+func (d *Driver) change(ctx context.Context, leader core.Leader, id string, edit func(*store.Tx, core.Operation) core.Operation) error {
 	_, err := d.Store.Update(ctx, "step "+id, func(tx *store.Tx) error {
 		if err := tx.Lead(leader); err != nil {
 			return err

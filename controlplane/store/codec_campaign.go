@@ -72,12 +72,21 @@ func decodeRoute(kv *mvccpb.KeyValue) (core.Route, error) {
 }
 
 func encodeOperation(o core.Operation) proto.Message {
-	return &storev1.Operation{
+	return withDrawing(&storev1.Operation{
 		Operation: convert.Operation(o), Parameters: o.Parameters, Reclaim: o.Reclaim, TopUp: o.TopUp,
 		InstanceGroup: o.InstanceGroup, FenceVersion: o.FenceVersion, Version: o.Version,
 		SaleLimit: o.SaleLimit.Int32(), Moves: convert.Moves(o.Moves), ConfirmedLimits: convert.Limits(o.Limits), NeedsApproval: o.NeedsApproval, Beacon: o.Beacon,
-		Handover: encodeHandover(o.Handover),
+		DrawingSku: string(o.Drawing),
+		Handover:   encodeHandover(o.Handover),
+	}, o)
+}
+
+// withDrawing adds the evidence of a draw under way.
+func withDrawing(m *storev1.Operation, o core.Operation) *storev1.Operation {
+	if o.Drawing != "" {
+		m.DrawingEvidence = archived([]core.ArchiveObject{o.DrawingEvidence})[0]
 	}
+	return m
 }
 
 func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
@@ -87,6 +96,9 @@ func decodeOperation(kv *mvccpb.KeyValue) (core.Operation, error) {
 	o.Parameters, o.Reclaim, o.TopUp, o.InstanceGroup = m.GetParameters(), m.GetReclaim(), m.GetTopUp(), m.GetInstanceGroup()
 	o.FenceVersion, o.Version, o.ModRevision, o.CreateRevision = m.GetFenceVersion(), m.GetVersion(), kv.ModRevision, kv.CreateRevision
 	o.NeedsApproval, o.Beacon = m.GetNeedsApproval(), m.GetBeacon()
+	if o.Drawing = ids.SKUID(m.GetDrawingSku()); o.Drawing != "" {
+		o.DrawingEvidence = fromArchived([]*storev1.ArchiveObject{m.GetDrawingEvidence()})[0]
+	}
 	if err != nil {
 		return o, err
 	}

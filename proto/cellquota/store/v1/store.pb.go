@@ -1609,6 +1609,10 @@ type Operation struct {
 	Handover *Handover `protobuf:"bytes,11,opt,name=handover,proto3" json:"handover,omitempty"`
 	// A draw's public value, or empty.
 	Beacon string `protobuf:"bytes,21,opt,name=beacon,proto3" json:"beacon,omitempty"`
+	// The SKU whose evidence is in the archive and whose winners are being told; empty: none.
+	DrawingSku string `protobuf:"bytes,22,opt,name=drawing_sku,json=drawingSku,proto3" json:"drawing_sku,omitempty"`
+	// That evidence.
+	DrawingEvidence *ArchiveObject `protobuf:"bytes,23,opt,name=drawing_evidence,json=drawingEvidence,proto3" json:"drawing_evidence,omitempty"`
 	// recover-store: the limits that the operator confirmed.
 	ConfirmedLimits []*v1.ConfirmedLimit `protobuf:"bytes,20,rep,name=confirmed_limits,json=confirmedLimits,proto3" json:"confirmed_limits,omitempty"`
 	unknownFields   protoimpl.UnknownFields
@@ -1727,6 +1731,20 @@ func (x *Operation) GetBeacon() string {
 		return x.Beacon
 	}
 	return ""
+}
+
+func (x *Operation) GetDrawingSku() string {
+	if x != nil {
+		return x.DrawingSku
+	}
+	return ""
+}
+
+func (x *Operation) GetDrawingEvidence() *ArchiveObject {
+	if x != nil {
+		return x.DrawingEvidence
+	}
+	return nil
 }
 
 func (x *Operation) GetConfirmedLimits() []*v1.ConfirmedLimit {
@@ -2791,7 +2809,7 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\x03R\aversion\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\x8d\x04\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"\xfc\x04\n" +
 	"\tOperation\x125\n" +
 	"\toperation\x18\x01 \x01(\v2\x17.cellquota.v1.OperationR\toperation\x12\x1e\n" +
 	"\n" +
@@ -2808,7 +2826,10 @@ const file_cellquota_store_v1_store_proto_rawDesc = "" +
 	"\x0eneeds_approval\x18\n" +
 	" \x01(\bR\rneedsApproval\x128\n" +
 	"\bhandover\x18\v \x01(\v2\x1c.cellquota.store.v1.HandoverR\bhandover\x12\x16\n" +
-	"\x06beacon\x18\x15 \x01(\tR\x06beacon\x12G\n" +
+	"\x06beacon\x18\x15 \x01(\tR\x06beacon\x12\x1f\n" +
+	"\vdrawing_sku\x18\x16 \x01(\tR\n" +
+	"drawingSku\x12L\n" +
+	"\x10drawing_evidence\x18\x17 \x01(\v2!.cellquota.store.v1.ArchiveObjectR\x0fdrawingEvidence\x12G\n" +
 	"\x10confirmed_limits\x18\x14 \x03(\v2\x1c.cellquota.v1.ConfirmedLimitR\x0fconfirmedLimits\"\x99\x02\n" +
 	"\bHandover\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1b\n" +
@@ -2975,29 +2996,30 @@ var file_cellquota_store_v1_store_proto_depIdxs = []int32{
 	42, // 27: cellquota.store.v1.Operation.operation:type_name -> cellquota.v1.Operation
 	43, // 28: cellquota.store.v1.Operation.moves:type_name -> cellquota.v1.RebalanceMove
 	15, // 29: cellquota.store.v1.Operation.handover:type_name -> cellquota.store.v1.Handover
-	44, // 30: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
-	45, // 31: cellquota.store.v1.Handover.closed:type_name -> cellquota.v1.BucketRange
-	46, // 32: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
-	46, // 33: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
-	47, // 34: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
-	31, // 35: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
-	31, // 36: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
-	48, // 37: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
-	49, // 38: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
-	50, // 39: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
-	3,  // 40: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
-	31, // 41: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
-	31, // 42: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
-	31, // 43: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
-	46, // 44: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
-	31, // 45: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
-	3,  // 46: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
-	31, // 47: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
-	48, // [48:48] is the sub-list for method output_type
-	48, // [48:48] is the sub-list for method input_type
-	48, // [48:48] is the sub-list for extension type_name
-	48, // [48:48] is the sub-list for extension extendee
-	0,  // [0:48] is the sub-list for field type_name
+	3,  // 30: cellquota.store.v1.Operation.drawing_evidence:type_name -> cellquota.store.v1.ArchiveObject
+	44, // 31: cellquota.store.v1.Operation.confirmed_limits:type_name -> cellquota.v1.ConfirmedLimit
+	45, // 32: cellquota.store.v1.Handover.closed:type_name -> cellquota.v1.BucketRange
+	46, // 33: cellquota.store.v1.Leader.term:type_name -> cellquota.v1.Term
+	46, // 34: cellquota.store.v1.TermRecord.term:type_name -> cellquota.v1.Term
+	47, // 35: cellquota.store.v1.Key.info:type_name -> cellquota.v1.KeyInfo
+	31, // 36: cellquota.store.v1.Key.not_before:type_name -> google.protobuf.Timestamp
+	31, // 37: cellquota.store.v1.AuditEvent.at:type_name -> google.protobuf.Timestamp
+	48, // 38: cellquota.store.v1.Approval.approval:type_name -> cellquota.v1.Approval
+	49, // 39: cellquota.store.v1.Token.token:type_name -> cellquota.v1.Token
+	50, // 40: cellquota.store.v1.Refusals.event:type_name -> cellquota.v1.AuditEvent
+	3,  // 41: cellquota.store.v1.ArchiveIndex.object:type_name -> cellquota.store.v1.ArchiveObject
+	31, // 42: cellquota.store.v1.ArchiveIndex.from:type_name -> google.protobuf.Timestamp
+	31, // 43: cellquota.store.v1.ArchiveIndex.to:type_name -> google.protobuf.Timestamp
+	31, // 44: cellquota.store.v1.Restored.at:type_name -> google.protobuf.Timestamp
+	46, // 45: cellquota.store.v1.Cluster.recovered:type_name -> cellquota.v1.Term
+	31, // 46: cellquota.store.v1.Tombstone.deleted_at:type_name -> google.protobuf.Timestamp
+	3,  // 47: cellquota.store.v1.Tombstone.archive:type_name -> cellquota.store.v1.ArchiveObject
+	31, // 48: cellquota.store.v1.Replica.started_at:type_name -> google.protobuf.Timestamp
+	49, // [49:49] is the sub-list for method output_type
+	49, // [49:49] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_cellquota_store_v1_store_proto_init() }
