@@ -234,13 +234,19 @@ func refusalOf(err error) error {
 }
 
 // free refuses a cell that another open operation has. A restore under way is an
-// exception, and so is a drain: a fence may always take the right to write away.
+// exception, and so is a drain: a fence may always take the right to write away. But
+// not in the middle of a recovery: until the cell's log was read again its shard shows
+// units as available that were sold, and a fence would prove them unsold.
 func free(tx *store.Tx, cell core.Cell, kind string) error {
-	if cell.OperationID == "" || cell.State == core.CellRestoring {
+	if cell.OperationID == "" {
 		return nil
 	}
 	owner, known, err := tx.Operation(cell.OperationID)
-	if err != nil || !known || owner.State.Terminal() || owner.Kind == core.OperationDrain && kind == core.OperationFence {
+	if err == nil && known && cell.State == core.CellRestoring && recovery(owner, cell) != "" {
+		return rpcstatus.With(fmt.Errorf("%w: cell %s is being recovered by operation %s, which must end first: what its shard lost may be sold", core.ErrCellState, cell.Spec.ID, owner.ID),
+			map[string]string{"cell_id": string(cell.Spec.ID), "operation_id": owner.ID}, nil, 0)
+	}
+	if err != nil || !known || owner.State.Terminal() || cell.State == core.CellRestoring || owner.Kind == core.OperationDrain && kind == core.OperationFence {
 		return err
 	}
 	return rpcstatus.With(fmt.Errorf("%w: operation %s (%s) has cell %s", core.ErrCellState, owner.ID, owner.Kind, cell.Spec.ID),

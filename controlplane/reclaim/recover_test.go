@@ -241,6 +241,13 @@ func TestARegressedCellComesBackWhole(t *testing.T) {
 	if err := payAgain(s); err == nil || !strings.Contains(err.Error(), "payments wait") {
 		t.Errorf("a payment during the recovery: %v", err)
 	}
+	fence := reclaim.FenceOrder{Cell: "cell-1", OperationID: "f", Force: true, Reclaim: true, Reason: "it hangs"}
+	if _, err := w.orders.Fence(testkit.Deadline(t), who, fence, false); !errors.Is(err, core.ErrCellState) || !strings.Contains(err.Error(), "must end first") {
+		t.Errorf("a fence was ordered in the middle of the recovery: %v", err)
+	}
+	if _, err := s.conn.Exec(t.Context(), "SELECT cellquota.fence_cell('cell-1', 3, 'it hangs', 1000)"); err == nil || !strings.Contains(err.Error(), "must end first") {
+		t.Errorf("the shard was fenced in the middle of the recovery: %v", err)
+	}
 	s.readTo(6)
 	op, _ := w.store.Operation(testkit.Deadline(t), "r")
 	if err := d.Step(testkit.Deadline(t), w.leader, op); err != nil || w.cell("cell-1").State != core.CellRestoring {

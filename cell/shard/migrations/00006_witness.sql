@@ -158,6 +158,46 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- fence_cell is that of the first migration, and refuses a shard that is being recovered: until its log was
+-- read again, units of orders that it lost are available, and a SEAL would prove them unsold.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION cellquota.fence_cell(p_cell text, p_version bigint, p_reason text, p_wait_ms int) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
+DECLARE f cellquota.fence%ROWTYPE; s cellquota.stock%ROWTYPE; seal_id text;
+BEGIN
+  PERFORM cellquota.lock_writers_out(p_wait_ms);
+  SELECT * INTO f FROM cellquota.fence FOR UPDATE;
+  IF NOT FOUND OR f.cell_id <> p_cell THEN
+    RAISE EXCEPTION 'shard has no fence row of cell %', p_cell USING ERRCODE = 'CQ004';
+  END IF;
+  IF f.fence_version = p_version AND f.state = 'FENCED' THEN
+    RETURN cellquota.fence_proof(p_version);
+  END IF;
+  IF f.fence_version >= p_version THEN
+    RAISE EXCEPTION 'fence version % is not above the shard''s %', p_version, f.fence_version USING ERRCODE = 'CQ001';
+  END IF;
+  IF EXISTS (SELECT FROM cellquota.recovery WHERE fence_version = f.fence_version AND phase <> 'DONE') THEN
+    RAISE EXCEPTION 'the recovery of version % must end first: what is available may be sold', f.fence_version USING ERRCODE = 'CQ002';
+  END IF;
+  UPDATE cellquota.fence SET fence_version = p_version, messages_from = p_version, state = 'FENCED',
+    state_since = cellquota.now(), fenced_at = cellquota.now(), reason = p_reason;
+  INSERT INTO cellquota.fence_history VALUES (p_version, 'FENCED', cellquota.now(), p_reason);
+  FOR s IN SELECT * FROM cellquota.stock ORDER BY campaign_id, sku_id FOR UPDATE LOOP
+    seal_id := 'seal.' || p_cell || '.' || p_version || '.' || s.campaign_id || '.' || s.sku_id;
+    INSERT INTO cellquota.adjustments (adjustment_id, campaign_id, sku_id, fence_version, number, kind, units, outcome, sealed_by, applied_at)
+      VALUES (seal_id, s.campaign_id, s.sku_id, f.fence_version, NULL, 'SEAL', s.available, 'APPLIED', p_version, cellquota.now());
+    INSERT INTO cellquota.ledger (campaign_id, sku_id, action, business_no, idempotency_key, delta_available, delta_reserved, delta_confirmed,
+        before_available, after_available, before_reserved, after_reserved, before_confirmed, after_confirmed, stock_version, fence_version, source, actor, created_at)
+      VALUES (s.campaign_id, s.sku_id, 'SEAL', seal_id, 'SEAL:' || seal_id || ':1', -s.available, 0, 0,
+        s.available, 0, s.reserved, s.reserved, s.confirmed, s.confirmed, s.version + 1, p_version, 'fencer', session_user, cellquota.now());
+    UPDATE cellquota.stock SET granted = granted - s.available, available = 0, version = version + 1,
+      adjustment_version = p_version, last_number = 0, last_adjustment_id = seal_id, updated_at = cellquota.now()
+      WHERE campaign_id = s.campaign_id AND sku_id = s.sku_id;
+  END LOOP;
+  RETURN cellquota.fence_proof(p_version);
+END $$;
+-- +goose StatementEnd
+
 -- recover_adjustment applies one adjustment that the books know and the shard lost, with the outcome that
 -- it had. It answers the units that are missing for it: above 0 nothing was done. A repeat answers 0.
 -- +goose StatementBegin
