@@ -46,6 +46,17 @@ func (h Handover) ClosedAs(parts []allocator.Range) Handover {
 	return h
 }
 
+// MovedBuckets gives the route version under which the shard of a cell closed or opened
+// buckets, as a handover's finished steps tell; 0: it did not, or nobody heard yet.
+func (o Operation) MovedBuckets(cell ids.CellID) int64 {
+	closed := o.Handover.From == cell && o.DoneStep(StepClose)
+	opened := o.Handover.To == cell && o.DoneStep(StepOpen)
+	if o.Kind == OperationHandOver && (closed || opened) {
+		return o.Handover.RouteVersion
+	}
+	return 0
+}
+
 // MayGive refuses a cell whose buckets cannot be handed over: without its shard's
 // word on who bought there nobody may sell to them. One that is RESTORING may lack paid
 // orders that its recovery makes again. ErrCellState.

@@ -190,6 +190,19 @@ func (r Route) Move(version int64) (domain string, m BucketMove, ok bool) {
 	return r.Domains[i].Domain, r.Domains[i].Moves[at], true
 }
 
+// Moved gives the newest route version under which the shard of a cell closed or
+// opened buckets, as the map tells; 0: none.
+func (r Route) Moved(cell ids.CellID) (newest int64) {
+	for _, d := range r.Domains {
+		for _, m := range d.Moves {
+			if m.State == BucketMoved && (m.From == cell || m.To == cell) {
+				newest = max(newest, m.RouteVersion)
+			}
+		}
+	}
+	return newest
+}
+
 // Moving tells whether a cell gives or takes buckets now.
 func (r Route) Moving(cell ids.CellID) bool {
 	return slices.ContainsFunc(r.Domains, func(d DomainRoute) bool {

@@ -83,8 +83,10 @@ func (h *Hub) seen(ctx context.Context, r *reign, cell core.Cell) (fencing.Witne
 	return Decided(h.View.Snapshot(), cell).Raise(written), nil
 }
 
-// Decided is what the books prove of a cell's shard: it has decided every adjustment whose outcome
-// is in the journal, and it stands at the cell's fence version at least.
+// Decided is what the records prove of a cell's shard: it has decided every adjustment whose outcome
+// is in the journal, it closed or opened the buckets of every handover that is that far, and it stands
+// at the cell's fence version at least. No process of the cell need have reported any of it: a standby
+// that lacks a closing would sell to users whose orders another cell takes.
 func Decided(s view.Snapshot, cell core.Cell) fencing.Witness {
 	w := fencing.Witness{Version: fencing.Version(cell.FenceVersion), Stocks: map[fencing.SKU]fencing.Mark{}, Settled: map[string]bool{}}
 	id := cell.Spec.ID
@@ -111,7 +113,27 @@ func Decided(s view.Snapshot, cell core.Cell) fencing.Witness {
 			delete(w.Stocks, sku)
 		}
 	}
+	w.Routes = moved(s, id)
 	return w
+}
+
+// moved gives, by campaign, the newest route version under which a cell's shard closed or opened buckets.
+func moved(s view.Snapshot, cell ids.CellID) map[string]int64 {
+	out := map[string]int64{}
+	raise := func(campaign ids.CampaignID, version int64) {
+		if c, known := s.Campaign(campaign); version > out[string(campaign)] && known && c.State != core.CampaignSettled {
+			out[string(campaign)] = version
+		}
+	}
+	for _, c := range s.Campaigns() {
+		if route, known := s.Route(c.Spec.ID); known {
+			raise(c.Spec.ID, route.Moved(cell))
+		}
+	}
+	for _, op := range s.OpenOperations() {
+		raise(ids.CampaignID(op.Subject), op.MovedBuckets(cell))
+	}
+	return out
 }
 
 // witness is what came under this leadership.
