@@ -8,9 +8,9 @@ import (
 )
 
 // HandoverStep is the step of a shard's schema from which buckets can be handed
-// over: its functions close, export, import and open them, and a program that knows
-// it answers for requests that were carried.
-const HandoverStep = 4
+// over: its functions close, export, import and open them and know whose handover it
+// is, and a program that knows it answers for requests that were carried.
+const HandoverStep = 6
 
 // Steps of a handover, in their order. Until StepOrder is done nothing has happened;
 // what a shard closed is carried to its end.

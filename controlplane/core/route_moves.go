@@ -181,6 +181,17 @@ func (r Route) Turn(version int64) (Route, error) {
 	return next, next.Check()
 }
 
+// Above gives the route in which no later handover gets a version that shards have
+// seen, whatever etcd lost: newest is the highest that moved a bucket in any of them.
+// false: it is above already.
+func (r Route) Above(newest int64) (Route, bool) {
+	if r.newest() >= newest {
+		return r, false
+	}
+	r.Version = newest
+	return r, true
+}
+
 // Move gives the move of a route version with its domain.
 func (r Route) Move(version int64) (domain string, m BucketMove, ok bool) {
 	i, at := r.find(version)

@@ -75,7 +75,10 @@ func (w *work) close(ctx context.Context) {
 // giver owns nothing else.
 func moveOf(op core.Operation, m core.BucketMove) fencer.Move {
 	from, to := m.Span()
-	return fencer.Move{Campaign: op.Subject, Domain: op.Handover.Domain, Range: fencer.BucketRange{From: from, To: to}, RouteVersion: m.RouteVersion}
+	return fencer.Move{
+		Campaign: op.Subject, Domain: op.Handover.Domain, Range: fencer.BucketRange{From: from, To: to}, RouteVersion: m.RouteVersion,
+		Handover: op.ID + " to " + string(m.To),
+	}
 }
 
 func closedOf(ranges []allocator.Range) (out fencer.Closed) {

@@ -44,6 +44,18 @@ func toldBy(shards []facts) map[ids.CampaignID]told {
 	return out
 }
 
+// movedBy gathers, by campaign, the newest route version that moved a bucket of it in any
+// shard.
+func movedBy(shards []facts) map[ids.CampaignID]int64 {
+	out := map[ids.CampaignID]int64{}
+	for _, shard := range shards {
+		for campaign, version := range shard.moved {
+			out[ids.CampaignID(campaign)] = max(out[ids.CampaignID(campaign)], version)
+		}
+	}
+	return out
+}
+
 // recovered gives a campaign as its shards were told of it, under a version above
 // theirs, and whether it differs from etcd's. One that was being published when the
 // past was lost comes back PAUSED: somebody has to look before it sells.

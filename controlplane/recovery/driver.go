@@ -111,6 +111,9 @@ func (d *Driver) run(ctx context.Context, leader core.Leader, op core.Operation)
 	if err := d.campaigns(ctx, leader, op, s, shards); err != nil {
 		return StepCampaigns, err
 	}
+	if err := d.routes(ctx, leader, op, s, shards); err != nil {
+		return StepCampaigns, err
+	}
 	// 4. books
 	if s, err = d.head(ctx); err != nil {
 		return StepBooks, err

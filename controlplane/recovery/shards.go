@@ -36,6 +36,7 @@ type facts struct {
 	rules  map[ids.CampaignID]*pb.CampaignRules
 	seals  []seal
 	told   fencer.Switch
+	moved  map[string]int64 // by campaign: the newest route version that moved a bucket
 }
 
 // seal is what one fence took out of one SKU.
@@ -80,7 +81,7 @@ func read(ctx context.Context, shard Shard, cell ids.CellID, term *core.Term) (f
 	if got.Row.Cell != string(cell) {
 		return facts{row: got.Row}, fmt.Errorf("%w: it is cell %s's", fencer.ErrOtherCell, got.Row.Cell)
 	}
-	out := facts{cell: cell, row: got.Row, rules: map[ids.CampaignID]*pb.CampaignRules{}, told: got.Switch}
+	out := facts{cell: cell, row: got.Row, rules: map[ids.CampaignID]*pb.CampaignRules{}, told: got.Switch, moved: got.Moved}
 	for _, s := range got.Seals {
 		units, err := quantity.New(s.Units)
 		if err != nil {

@@ -3,6 +3,7 @@ package recovery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/cellquota/cellquota/controlplane/core"
@@ -48,8 +49,42 @@ func (d *Driver) campaigns(ctx context.Context, leader core.Leader, op core.Oper
 	return nil
 }
 
-// route makes a route that etcd lost; one that it has is right, for buckets are
-// frozen.
+// routes lifts each route to what moved its buckets in the shards: a handover that etcd
+// lost keeps its version for itself. Whose the buckets are the shards decide, whatever
+// the route says: who does not own them gives none.
+func (d *Driver) routes(ctx context.Context, leader core.Leader, op core.Operation, s view.Snapshot, shards []facts) error {
+	gone := settled(s)
+	for id, newest := range movedBy(shards) {
+		route, known := s.Route(id)
+		if _, below := route.Above(newest); gone(id) || known && !below {
+			continue
+		}
+		_, err := d.Store.Update(ctx, "recover route "+string(id), func(tx *store.Tx) error {
+			if _, err := d.mine(tx, leader, op.ID); err != nil {
+				return err
+			}
+			route, known, err := tx.Route(id)
+			if err != nil || !known {
+				return err
+			}
+			was := route.Version
+			route, lifted := route.Above(newest)
+			if !lifted {
+				return nil
+			}
+			return errors.Join(tx.PutRoute(route), tx.Audit(core.Audit{
+				Actor: op.Actor, Method: actor, OperationID: op.ID, Subject: "campaign " + string(id),
+				Reason: fmt.Sprintf("route version %d is %d: a shard's buckets were moved by it", was, newest),
+			}))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// route makes a route that etcd lost, as the buckets were dealt.
 func (d *Driver) route(tx *store.Tx, id ids.CampaignID, t told) error {
 	_, known, err := tx.Route(id)
 	if err != nil || known {

@@ -17,6 +17,9 @@ var factsSQL string
 //go:embed sql/rules.sql
 var rulesSQL string
 
+//go:embed sql/moved.sql
+var movedSQL string
+
 //go:embed sql/seals.sql
 var sealsSQL string
 
@@ -65,6 +68,8 @@ type Facts struct {
 	Rules  []Rules
 	Seals  []Seal
 	Switch Switch
+	// Moved is the newest route version that moved a bucket, by campaign; 1: the publish's.
+	Moved map[string]int64
 }
 
 // Facts reads what the shard knows. Raise the term first: then no deposed leader's
@@ -103,8 +108,20 @@ func (f *Fencer) Facts(ctx context.Context) (Facts, error) {
 		if err != nil {
 			return err
 		}
+		if out.Moved, err = moved(ctx, tx); err != nil {
+			return err
+		}
 		return tx.QueryRow(ctx, switchSQL).Scan(&out.Switch.Paused, &out.Switch.Version, &out.Switch.Reason)
 	})
+	return out, err
+}
+
+func moved(ctx context.Context, tx pgx.Tx) (map[string]int64, error) {
+	out := map[string]int64{}
+	var campaign string
+	var version int64
+	rows, _ := tx.Query(ctx, movedSQL) // its error comes with the rows
+	_, err := pgx.ForEachRow(rows, []any{&campaign, &version}, func() error { out[campaign] = version; return nil })
 	return out, err
 }
 

@@ -31,13 +31,16 @@ const maxPage = 10_000
 type BucketRange struct{ From, To uint16 }
 
 // Move names one handover in both shards: a range of a campaign's domain under the route version that
-// it makes, at least 2. The same Move is the same handover; another range under the same version is
-// refused.
+// it makes, at least 2. The same Move is the same handover; another range, or another handover, under the
+// same version is refused.
 type Move struct {
 	Campaign     string
 	Domain       string
 	Range        BucketRange
 	RouteVersion int64
+	// Handover says whose it is: the operation and the taker. Two that etcd, restored from a backup, gave
+	// one route version are two.
+	Handover string
 }
 
 func (m Move) args(more ...any) []any {
@@ -45,7 +48,7 @@ func (m Move) args(more ...any) []any {
 }
 
 func (m Move) check() error {
-	if m.Campaign == "" || m.Range.From > m.Range.To || m.Range.To >= ids.Buckets || m.RouteVersion < 2 {
+	if m.Campaign == "" || m.Handover == "" || m.Range.From > m.Range.To || m.Range.To >= ids.Buckets || m.RouteVersion < 2 {
 		return fmt.Errorf("hand over buckets %d to %d of %q at route version %d: %w", m.Range.From, m.Range.To, m.Campaign, m.RouteVersion, ErrMove)
 	}
 	return nil
@@ -96,7 +99,7 @@ func (f *Fencer) CloseBuckets(ctx context.Context, cell string, m Move) (Closed,
 	}
 	var raw []byte
 	err := f.inTx(ctx, "close buckets", func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, closeBucketsSQL, append(append([]any{cell}, m.args()...), f.lockWait.Milliseconds())...).Scan(&raw)
+		return tx.QueryRow(ctx, closeBucketsSQL, append([]any{cell}, m.args(m.Handover, f.lockWait.Milliseconds())...)...).Scan(&raw)
 	})
 	if err != nil {
 		return nil, err
@@ -144,7 +147,7 @@ func (f *Fencer) ImportBuckets(ctx context.Context, cell string, m Move, what Cl
 	if err != nil {
 		return Import{}, err
 	}
-	return f.imported(ctx, "import buckets", importBucketsSQL, cell, m, ranges)
+	return f.imported(ctx, "import buckets", importBucketsSQL, cell, m, m.Handover, ranges)
 }
 
 // OpenBuckets lets the target sell to the users of a Move that arrived whole; ErrBuckets before. A

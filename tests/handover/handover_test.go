@@ -31,7 +31,7 @@ func twoCells(t *testing.T, units int32) (a, b *cell) {
 }
 
 func move(from, to uint16, version int64) fencer.Move {
-	return fencer.Move{Campaign: string(campaign), Range: fencer.BucketRange{From: from, To: to}, RouteVersion: version}
+	return fencer.Move{Campaign: string(campaign), Range: fencer.BucketRange{From: from, To: to}, RouteVersion: version, Handover: "h"}
 }
 
 // TestABuyerOfTheOldHomeBuysNothingAtTheNew: the range cuts rows; orders, rejections and MOVED are met
@@ -210,6 +210,29 @@ func TestEveryStepTwice(t *testing.T) {
 	}
 	if _, err := a.CloseBuckets(a.ctx, "cell-a", move(9, 0, 4)); !errors.Is(err, fencer.ErrMove) {
 		t.Errorf("a range that ends before it begins: %v", err)
+	}
+}
+
+// TestTwoHandoversOfOneVersion: etcd was restored from a backup and counts its route versions anew. What
+// one handover closed and took in is no answer to another, or two cells would sell to the same users.
+func TestTwoHandoversOfOneVersion(t *testing.T) {
+	a, b := twoCells(t, 10)
+	m := move(0, 99, 2)
+	what, err := a.CloseBuckets(a.ctx, "cell-a", m)
+	a.must(err)
+	carry(a, b, m, what, 10)
+	m.Handover = "another"
+	for name, try := range map[string]func() error{
+		"closed": func() error { _, err := a.CloseBuckets(a.ctx, "cell-a", m); return err },
+		"taken":  func() error { _, err := b.ImportBuckets(b.ctx, "cell-b", m, what); return err },
+	} {
+		if err := try(); !errors.Is(err, fencer.ErrRouteVersion) {
+			t.Errorf("%s for another: %v", name, err)
+		}
+	}
+	m.Handover = ""
+	if _, err := a.CloseBuckets(a.ctx, "cell-a", m); !errors.Is(err, fencer.ErrMove) {
+		t.Errorf("closed for nobody: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package handover_test
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -81,4 +82,22 @@ func TestAClosingIsAWitnessBeforeAnybodyReportsIt(t *testing.T) {
 		return err
 	})
 	lost("settled") // its rows may be deleted
+}
+
+// etcd was restored with the route from before a handover. The next one of that range gets the same route
+// version, and the shard refuses it: what it closed, it closed for another.
+func TestAHandoverAfterAnEarlierOneWasLost(t *testing.T) {
+	w := newWorld(t, testkit.Etcd(t, 1), 100)
+	w.sell()
+	before := w.route()
+	w.ask(request("h", "cell-a", "cell-b", 0, 1023))
+	w.done("h")
+	w.update(func(tx *store.Tx) error {
+		_, _, err := tx.Route(campaign)
+		return errors.Join(err, tx.PutRoute(before))
+	})
+	w.ask(request("h2", "cell-a", "cell-b", 0, 1023))
+	if op := w.step("h2"); op.Step != core.StepClose || op.State != core.OperationRunning || !strings.Contains(op.Detail, "for h to cell-b, not for h2 to cell-b") {
+		t.Errorf("%s %s %q", op.State, op.Step, op.Detail)
+	}
 }

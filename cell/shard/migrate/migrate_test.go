@@ -190,7 +190,7 @@ func TestNobodyButTheFencerMovesBuckets(t *testing.T) {
 	for _, statement := range []string{
 		"UPDATE cellquota.buckets SET state = 'OPEN'", "DELETE FROM cellquota.buckets", "DELETE FROM cellquota.carried_requests",
 		"UPDATE cellquota.bucket_imports SET buyers_done = true", "INSERT INTO cellquota.bucket_closings SELECT * FROM cellquota.bucket_closings",
-		"SELECT cellquota.close_buckets('c', 'c', '', 0, 1, 2, 1)", "SELECT cellquota.open_buckets('c', 'c', '', 0, 1, 2)",
+		"SELECT cellquota.close_buckets('c', 'c', '', 0, 1, 2, 'h', 1)", "SELECT cellquota.open_buckets('c', 'c', '', 0, 1, 2)",
 		"SELECT cellquota.cut_buckets('c', '', 0, 1)",
 	} {
 		if _, err := app.Exec(ctx, statement); err == nil || !strings.Contains(err.Error(), "permission denied") {

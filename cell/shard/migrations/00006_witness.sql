@@ -2,6 +2,10 @@
 -- Witnesses of a shard's past: what everybody who saw this shard after a commit remembers of it, so that
 -- a standby promoted without the tail, a restored backup or an empty directory is known before one write.
 
+-- Writers are kept out while this runs, as a fence keeps them out: columns take tables that they hold in
+-- other orders.
+SELECT pg_advisory_xact_lock(cellquota.lock_key());
+
 -- identity names this PostgreSQL's history: "SYSTEM/TIMELINE". The timeline is read from the name of the
 -- current WAL file where that is possible: after a promotion the control file's checkpoint may still name
 -- the old one. A server in recovery has no history of its own yet and says so.
@@ -273,12 +277,20 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- close_buckets (step 4) does not answer for a shard whose recovery is under way, nor for one that was fenced in
+-- Whose a closing and an import is: the handover's operation and its taker. A control plane that was restored
+-- counts its route versions anew; what an earlier handover closed under one is no answer to another.
+ALTER TABLE cellquota.bucket_closings ADD COLUMN handover text COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE cellquota.bucket_imports ADD COLUMN handover text COLLATE "C" NOT NULL DEFAULT '';
+DROP FUNCTION cellquota.close_buckets(text, text, text, int, int, bigint, int); -- of step 4, which no release had
+DROP FUNCTION cellquota.import_buckets(text, text, text, int, int, bigint, jsonb);
+
+-- close_buckets knows its handover, and does not answer for a shard whose recovery is under way, nor for one that was fenced in
 -- the midst of it: orders that were seen are missing, and their users would buy once more elsewhere.
 -- +goose StatementBegin
-CREATE OR REPLACE FUNCTION cellquota.close_buckets(p_cell text, p_campaign text, p_domain text, p_from int, p_to int, p_route_version bigint, p_wait_ms int) RETURNS jsonb
+CREATE FUNCTION cellquota.close_buckets(p_cell text, p_campaign text, p_domain text, p_from int, p_to int, p_route_version bigint, p_handover text, p_wait_ms int)
+  RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
-DECLARE f cellquota.fence%ROWTYPE; closed jsonb; newest bigint;
+DECLARE f cellquota.fence%ROWTYPE; closed jsonb; newest bigint; whose text;
 BEGIN
   BEGIN
     PERFORM set_config('lock_timeout', p_wait_ms::text || 'ms', true);
@@ -291,9 +303,12 @@ BEGIN
   IF f.state <> 'ACTIVE' AND EXISTS (SELECT FROM cellquota.recovery WHERE phase <> 'DONE') THEN
     RAISE EXCEPTION 'the shard is being recovered, who bought here is not known yet' USING ERRCODE = 'CQ002';
   END IF;
-  SELECT ranges INTO closed FROM cellquota.bucket_closings
+  SELECT ranges, handover INTO closed, whose FROM cellquota.bucket_closings
     WHERE (campaign_id, domain, bucket_from, bucket_to, route_version) = (p_campaign, p_domain, p_from, p_to, p_route_version);
   IF FOUND THEN
+    IF whose <> p_handover THEN
+      RAISE EXCEPTION 'route version % closed these buckets of % for %, not for %', p_route_version, p_campaign, whose, p_handover USING ERRCODE = 'CQ011';
+    END IF;
     RETURN closed;
   END IF;
   SELECT max(moved_version) INTO newest FROM cellquota.buckets
@@ -312,8 +327,45 @@ BEGIN
   END IF;
   INSERT INTO cellquota.bucket_closings VALUES (p_campaign, p_domain, p_from, p_to, p_route_version, closed,
     coalesce((SELECT jsonb_agg(jsonb_build_object('topic', topic, 'topic_id', topic_id, 'partition', partition, 'next_offset', next_offset,
-      'leader_epoch', leader_epoch) ORDER BY topic, partition) FROM cellquota.positions), '[]'), f.fence_version, cellquota.now());
+      'leader_epoch', leader_epoch) ORDER BY topic, partition) FROM cellquota.positions), '[]'), f.fence_version, cellquota.now(), p_handover);
   RETURN closed;
+END $$;
+-- +goose StatementEnd
+
+-- import_buckets knows its handover.
+-- +goose StatementBegin
+CREATE FUNCTION cellquota.import_buckets(p_cell text, p_campaign text, p_domain text, p_from int, p_to int, p_route_version bigint, p_handover text, p_ranges jsonb)
+  RETURNS cellquota.bucket_imports
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
+DECLARE i cellquota.bucket_imports%ROWTYPE; r record; worst record;
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('buckets/' || p_campaign, 0)); -- two that import at once
+  i := cellquota.lock_import(p_cell, p_campaign, p_domain, p_from, p_to, p_route_version);
+  IF i.campaign_id IS NOT NULL THEN
+    IF i.handover <> p_handover THEN
+      RAISE EXCEPTION 'route version % takes buckets of % in for %, not for %', p_route_version, p_campaign, i.handover, p_handover USING ERRCODE = 'CQ011';
+    END IF;
+    IF i.ranges <> p_ranges THEN
+      RAISE EXCEPTION 'route version % takes in other buckets of %', p_route_version, p_campaign USING ERRCODE = 'CQ012';
+    END IF;
+    RETURN i;
+  END IF;
+  FOR r IN SELECT (e->>0)::int AS lo, (e->>1)::int AS hi FROM jsonb_array_elements(p_ranges) AS e LOOP
+    SELECT bool_or(state <> 'CLOSED') AS used, max(moved_version) AS newest INTO worst FROM cellquota.buckets
+      WHERE campaign_id = p_campaign AND domain = p_domain AND bucket_from <= r.hi AND bucket_to >= r.lo;
+    IF worst.newest >= p_route_version THEN
+      RAISE EXCEPTION 'buckets of % were moved by route version %, % is not above it', p_campaign, worst.newest, p_route_version USING ERRCODE = 'CQ011';
+    END IF;
+    IF worst.used THEN
+      RAISE EXCEPTION 'cell % has buckets of % in % to % already', p_cell, p_campaign, r.lo, r.hi USING ERRCODE = 'CQ012';
+    END IF;
+    PERFORM cellquota.cut_buckets(p_campaign, p_domain, r.lo, r.hi);
+    DELETE FROM cellquota.buckets WHERE campaign_id = p_campaign AND domain = p_domain AND bucket_from >= r.lo AND bucket_to <= r.hi;
+    INSERT INTO cellquota.buckets VALUES (p_campaign, p_domain, r.lo, r.hi, 'IMPORTING', p_route_version);
+  END LOOP;
+  INSERT INTO cellquota.bucket_imports (campaign_id, domain, bucket_from, bucket_to, route_version, ranges, started_at, handover)
+    VALUES (p_campaign, p_domain, p_from, p_to, p_route_version, p_ranges, cellquota.now(), p_handover) RETURNING * INTO i;
+  RETURN i;
 END $$;
 -- +goose StatementEnd
 

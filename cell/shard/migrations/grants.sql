@@ -48,14 +48,14 @@ BEGIN
       cellquota.fence_cell(text, bigint, text, int), cellquota.fence_proof(bigint), cellquota.restore_cell(text, bigint, text, text, int),
       cellquota.activate_cell(text, bigint, text, int) TO cellquota_fencer;
     IF to_regclass('cellquota.bucket_imports') IS NOT NULL THEN -- from step 4
-      GRANT EXECUTE ON FUNCTION cellquota.close_buckets(text, text, text, int, int, bigint, int),
-        cellquota.import_buckets(text, text, text, int, int, bigint, jsonb),
-        cellquota.import_buyers(text, text, text, int, int, bigint, text[], text[], boolean, text[], text[], text[], text[], bytea[]),
+      GRANT EXECUTE ON FUNCTION cellquota.import_buyers(text, text, text, int, int, bigint, text[], text[], boolean, text[], text[], text[], text[], bytea[]),
         cellquota.import_requests(text, text, text, int, int, bigint, text[], text[], boolean, text[], text[], text[], text[], int[], text[], text[], text[]),
         cellquota.open_buckets(text, text, text, int, int, bigint) TO cellquota_fencer;
     END IF;
     IF to_regprocedure('cellquota.witness()') IS NOT NULL THEN -- from step 6
-      GRANT EXECUTE ON FUNCTION cellquota.witness(), cellquota.recover_begin(text, bigint, text, bigint, jsonb, jsonb, jsonb, text, int),
+      GRANT EXECUTE ON FUNCTION cellquota.close_buckets(text, text, text, int, int, bigint, text, int),
+        cellquota.import_buckets(text, text, text, int, int, bigint, text, jsonb),
+        cellquota.witness(), cellquota.recover_begin(text, bigint, text, bigint, jsonb, jsonb, jsonb, text, int),
         cellquota.recover_adjustment(text, bigint, text, text, text, bigint, bigint, text, int, text),
         cellquota.recover_messages(text, bigint), cellquota.recover_finish(text, bigint) TO cellquota_fencer;
     END IF;
