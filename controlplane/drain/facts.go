@@ -64,14 +64,15 @@ func undecided(s view.Snapshot, cell ids.CellID) map[core.BookKey]int {
 	return out
 }
 
-// homes lists the sales that are not over in which the cell is somebody's home.
+// homes lists the sales that are not over in which the cell is somebody's home, or will
+// be when a handover that was ordered ends.
 func homes(s view.Snapshot, cell ids.CellID) (out []Buckets) {
 	for _, c := range s.Campaigns() {
 		if c.State == core.CampaignClosed || c.State == core.CampaignSettled {
 			continue
 		}
 		route, _ := s.Route(c.Spec.ID)
-		if owned := core.Owned(route.Domains)[string(cell)]; owned > 0 {
+		if owned := core.Owned(route.Domains)[string(cell)]; owned > 0 || route.Moving(cell) {
 			out = append(out, Buckets{string(c.Spec.ID), owned})
 		}
 	}

@@ -38,7 +38,7 @@ type SKU struct {
 	Open int
 }
 
-// Buckets are what the cell owns of one campaign.
+// Buckets are what the cell owns of one campaign; none owned: some are on their way to it.
 type Buckets struct {
 	Campaign string
 	Owned    int
@@ -128,6 +128,10 @@ func (f Facts) homes() (out []string) {
 	for i, b := range f.Buckets {
 		if i == namedHomes {
 			return append(out, fmt.Sprintf("and of %d campaigns more", len(f.Buckets)-i))
+		}
+		if b.Owned == 0 {
+			out = append(out, fmt.Sprintf("buckets of campaign %s are being handed over to it: let that end, or let the cell sell again (cellctl cell drain --abort)", b.Campaign))
+			continue
 		}
 		out = append(out, fmt.Sprintf("it is home to %d buckets of campaign %s: hand them over (cellctl route handover), or wait until the sale is over", b.Owned, b.Campaign))
 	}

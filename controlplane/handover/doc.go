@@ -22,7 +22,7 @@
 // Where an operation stands is read from its record, how far its pages are from the
 // taker's shard; nothing in memory decides. A driver that dies on any line, or whose
 // answer is lost, is followed by another that does the same again: the shard's
-// functions know a handover by its range and route version, a page by its end, and
+// functions know a handover by its range, route version and id, a page by its end, and
 // the transactions find their own trace. Two drivers at once do no harm.
 //
 // A user who bought at the giver buys nothing at the taker (I4): nobody is added to

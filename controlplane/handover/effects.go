@@ -106,6 +106,20 @@ func (w *work) giver(ctx context.Context) (Shard, error) {
 	return w.shard(ctx, w.from)
 }
 
+// mayClose waits for a taker that left after the order: what is closed nobody sells to
+// until it is carried there. What the giver's shard has closed by then goes on.
+func (w *work) mayClose(ctx context.Context, giver Shard, m fencer.Move) error {
+	refusal := w.to.MayTakeBuckets(w.to.State)
+	if refusal == nil {
+		return nil
+	}
+	_, err := giver.ExportBuyers(ctx, m, nil, 1)
+	if errors.Is(err, fencer.ErrBuckets) { // it has closed nothing
+		return fmt.Errorf("%w: nothing is closed yet: %w", errNotYet, refusal)
+	}
+	return err
+}
+
 // closes closes the buckets at the giver.
 func (w *work) closes(ctx context.Context) error {
 	move, err := w.move(ctx)
@@ -116,7 +130,11 @@ func (w *work) closes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	closed, err := giver.CloseBuckets(ctx, string(w.from.Spec.ID), moveOf(w.op, move))
+	named := moveOf(w.op, move)
+	if err := w.mayClose(ctx, giver, named); err != nil {
+		return err
+	}
+	closed, err := giver.CloseBuckets(ctx, string(w.from.Spec.ID), named)
 	if err != nil {
 		return err
 	}

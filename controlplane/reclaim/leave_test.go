@@ -280,6 +280,39 @@ func TestRetireIsRefused(t *testing.T) {
 	}
 }
 
+// A cell that buckets are on their way to has users, although the map does not name it
+// yet: it is neither drained nor retired before they have arrived and left.
+func TestACellThatTakesBucketsStays(t *testing.T) {
+	w := newWorld(t).publish()
+	w.drain("d1")
+	w.handsOver()
+	var before core.Route
+	put := func(edit func(core.Route) (core.Route, error)) {
+		t.Helper()
+		w.update(func(tx *store.Tx) error {
+			route, _, err := tx.Route("c")
+			if err == nil {
+				route, err = edit(route)
+			}
+			return errors.Join(err, tx.PutRoute(route))
+		})
+		w.seen()
+	}
+	order := func(route core.Route) (core.Route, error) {
+		before = route
+		next, _, err := route.Order("", "cell-2", "cell-1", 0, 99, time.Now())
+		return next, err
+	}
+	put(order)
+	w.stepsTo(w.drainer(w.store), "d1", drain.StepBuckets, "being handed over to it")
+	put(func(core.Route) (core.Route, error) { return before, nil })
+	w.stepsTo(w.drainer(w.store), "d1", "DONE", "")
+	put(order)
+	if _, err := w.orders.Retire(testkit.Deadline(t), who, leave("r"), false); !errors.Is(err, fencing.ErrNotEmpty) || !strings.Contains(err.Error(), "buckets of campaign c") {
+		t.Errorf("retired: %v", err)
+	}
+}
+
 // Drain is refused where it cannot be carried out, and aborted as long as nobody else
 // has the cell.
 func TestDrainIsRefusedAndAborted(t *testing.T) {

@@ -128,8 +128,9 @@ func unsettled(s view.Snapshot) []string {
 const namedHeld = 8
 
 // Held lists, in words, what the records say a cell still has of campaigns that are
-// not settled: units, moves that are not decided, buckets, operations. Empty: nothing.
-// What was written off is nobody's.
+// not settled: units, moves that are not decided, buckets that it has, gives or takes,
+// operations. Empty: nothing. What was written off is nobody's. A handover to a cell is
+// ordered while that is ACTIVE: whoever looks at a revision after it left sees them all.
 func Held(s view.Snapshot, cell ids.CellID) []string {
 	var out []string
 	for _, b := range s.Books("") {
@@ -145,7 +146,7 @@ func Held(s view.Snapshot, cell ids.CellID) []string {
 		}
 	}
 	for _, c := range s.Campaigns() {
-		if route, known := s.Route(c.Spec.ID); known && c.State != core.CampaignSettled && route.Owns(cell) {
+		if route, known := s.Route(c.Spec.ID); known && c.State != core.CampaignSettled && (route.Owns(cell) || route.Moving(cell)) {
 			out = append(out, fmt.Sprintf("buckets of campaign %s", c.Spec.ID))
 		}
 	}

@@ -200,6 +200,11 @@ func TestAbortOfAHandover(t *testing.T) {
 		t.Fatalf("aborted although the giver may have closed: %v", err)
 	}
 	w.lead()
+	w.regress("cell-b", core.CellDraining)
+	if op := w.step("h2"); op.Step != core.StepClose || !strings.Contains(op.Detail, "nothing is closed yet") || w.cells["cell-a"].count("bucket_closings") != 0 {
+		t.Errorf("closed for a taker that leaves: %+v", op)
+	}
+	w.regress("cell-b", core.CellActive)
 	w.hurt(func() { w.silent["cell-a"] = true })
 	if op := w.step("h2"); op.Step != core.StepClose || !strings.Contains(op.Detail, "cannot be reached") {
 		t.Errorf("%+v", op)
