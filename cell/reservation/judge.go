@@ -96,6 +96,7 @@ type Facts struct {
 	Rules        *Rules    // nil: the shard does not sell this
 	Owned        bool      // the user's bucket is open here
 	Earlier      []Earlier
+	Archived     bool // the campaign is: every message had its outcome, whose row may be gone
 }
 
 // Verdict is what is decided about a message before buyer and stock are asked.
@@ -111,12 +112,16 @@ func (v Verdict) Candidate() bool { return !v.Duplicate && v.Reason == NoReason 
 
 // Judge decides everything about a message that needs neither buyer nor stock, in the order of
 // architecture 6 (the same in which a receipt without a row is read). A message that has its outcome
-// is a duplicate whatever else holds by now.
+// is a duplicate whatever else holds by now; so is one of an archived campaign, whose outcome may be
+// forgotten: a log that is replayed from its start makes no order of what was once sold out.
 func Judge(m *Admission, f *Facts) Verdict {
 	for i := range f.Earlier {
 		if f.Earlier[i].Reservation == m.Reservation {
 			return Verdict{Duplicate: true}
 		}
+	}
+	if f.Archived {
+		return Verdict{Duplicate: true}
 	}
 	switch {
 	case m.Build.Fence < f.MessagesFrom:

@@ -44,6 +44,7 @@ type batchFacts struct {
 	minted       map[scopeKey]ids.Build
 	raised       map[scopeKey]ids.Build
 	earlier      map[int][]reservation.Earlier
+	archived     map[ids.CampaignID]bool
 	replay       replay
 	free         needs // TOKEN mode: free rows, counted up to what the batch wants
 }
@@ -51,7 +52,7 @@ type batchFacts struct {
 // of gathers the facts of message i. A message of a fence version or build that this shard never
 // gave out means that the shard went back in time: nothing may be judged by it.
 func (f *batchFacts) of(m *Message, i int, fenceVersion int64) (*reservation.Facts, error) {
-	out := &reservation.Facts{MessagesFrom: f.messagesFrom, Earlier: f.earlier[i]}
+	out := &reservation.Facts{MessagesFrom: f.messagesFrom, Earlier: f.earlier[i], Archived: f.archived[m.Campaign]}
 	if !f.direct && f.replay.again(m.Offset) {
 		out.MessagesFrom = f.replay.messagesFrom(m.Offset)
 	}
@@ -95,6 +96,10 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 	if _, err := r.store.hasReviews(ctx, r.tx); err != nil {
 		return err
 	}
+	archives, err := schemaHas(ctx, r.tx, &r.store.retentionKnown, "retention_known")
+	if err != nil {
+		return err
+	}
 	campaigns, keyCampaigns, keySKUs, units := r.keys()
 	b := &pgx.Batch{}
 	if !r.direct {
@@ -109,13 +114,19 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 	b.Queue(sql("batch_raised"), campaigns)
 	b.Queue(sql(r.store.since4("batch_earlier", "batch_earlier_step3")), r.earlierArgs()...)
 	b.Queue(sql("tokens_free"), keyCampaigns, keySKUs, units)
-	err := r.tx.send(ctx, b, func(res pgx.BatchResults) error {
+	if archives = archives && !r.direct; archives {
+		b.Queue(sql("batch_archived"), campaigns)
+	}
+	err = r.tx.send(ctx, b, func(res pgx.BatchResults) error {
 		var before, after time.Time
 		if err := r.readPosition(res); err != nil {
 			return err
 		}
 		err := errors.Join(res.QueryRow().Scan(&before), f.readStock(res), res.QueryRow().Scan(&after),
 			res.QueryRow().Scan(&f.messagesFrom, &f.state), f.readRules(res), f.readBuckets(res), f.readRaised(res), f.readEarlier(res), f.readFree(res))
+		if archives {
+			err = errors.Join(err, f.readArchived(res))
+		}
 		r.now = after
 		r.store.metrics.lockWait.WithLabelValues(r.verb()).Observe(after.Sub(before).Seconds())
 		r.store.pressure.waited(r.store.clock.Now(), after.Sub(before))
@@ -129,6 +140,19 @@ func (r *batchRun) lockAndRead(ctx context.Context) error {
 		return err
 	}
 	return r.store.completeRules(ctx, r.tx, f.rules)
+}
+
+// readArchived comes after the earlier outcomes: a row that had been pruned by then is of a campaign that
+// was archived before.
+func (f *batchFacts) readArchived(res pgx.BatchResults) error {
+	var campaign ids.CampaignID
+	return eachRow(res, []any{&campaign}, func() error {
+		if f.archived == nil {
+			f.archived = map[ids.CampaignID]bool{}
+		}
+		f.archived[campaign] = true
+		return nil
+	})
 }
 
 // readPosition compares the locked position with the expected one, where there is a log.

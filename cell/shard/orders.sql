@@ -59,6 +59,10 @@ SELECT (e.n - 1)::int, c.reservation_id, c.outcome = 'REJECTED', c.reason, c.fin
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS e(campaign_id, sku_id, user_id, request_id, n)
 JOIN cellquota.carried_requests c ON c.campaign_id = e.campaign_id AND c.sku_id = e.sku_id AND c.user_id = e.user_id AND c.request_id = e.request_id;
 
+-- Of these campaigns every message had its outcome, whose row may be gone. Read after batch_earlier.
+-- name: batch_archived
+SELECT campaign_id FROM cellquota.archives WHERE campaign_id = ANY($1::text[]) AND archived_at IS NOT NULL;
+
 -- On a schema of step 3, where nothing was carried.
 -- name: batch_earlier_step3
 SELECT (e.n - 1)::int, i.reservation_id, i.outcome = 'REJECTED', i.reason, i.fingerprint
