@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,6 +15,23 @@ import (
 type replay struct {
 	upto   int64 // 0: nothing is read again
 	fences []pastFence
+	begun  time.Time // when the recovery began; zero: the shard was never recovered
+}
+
+// begunAt is when the recovery before or at a fence version began, as this process read it once.
+type begunAt struct {
+	version int64
+	at      time.Time
+}
+
+// clocksApart is more than the clocks of a mirror and its shard may differ.
+const clocksApart = time.Minute
+
+// mayBePaid tells whether an order of the message may have been made, and paid, in the time that was lost:
+// nobody saw the last moments of it, so that a message above upto may be of them. One that was admitted
+// after the recovery began is not.
+func (r replay) mayBePaid(m *Message) bool {
+	return r.again(m.Offset) || !r.begun.IsZero() && m.AdmittedAt.Before(r.begun.Add(clocksApart))
 }
 
 // pastFence is a fence that found the partition at an offset: a message of a lower version from there on
@@ -36,11 +54,10 @@ func (r replay) messagesFrom(offset int64) int64 {
 
 // readReplay looks, where the shard settles only, whether the batch's partition is read again.
 func (r *batchRun) readReplay(ctx context.Context) error {
-	if r.direct || r.facts.state != SettleOnly {
+	if r.direct {
 		return nil
 	}
-	var known bool
-	if err := r.tx.QueryRow(ctx, sql("recovery_known")).Scan(&known); err != nil || !known {
+	if err := r.readBegun(ctx); err != nil || r.facts.replay.begun.IsZero() || r.facts.state != SettleOnly {
 		return err
 	}
 	at := []any{r.in.From.Topic, r.in.From.Partition, r.in.From.TopicID}
@@ -57,15 +74,37 @@ func (r *batchRun) readReplay(ctx context.Context) error {
 	return err
 }
 
+// readBegun asks once for each fence version: a recovery raises it in the transaction that begins it.
+func (r *batchRun) readBegun(ctx context.Context) error {
+	version := r.tx.writer.FenceVersion
+	if last := r.store.recoveryBegun.Load(); last != nil && last.version == version {
+		r.facts.replay.begun = last.at
+		return nil
+	}
+	var known bool
+	if err := r.tx.QueryRow(ctx, sql("recovery_known")).Scan(&known); err != nil {
+		return err
+	}
+	var at *time.Time
+	if known {
+		if err := r.tx.QueryRow(ctx, sql("recovery_begun")).Scan(&at); err != nil {
+			return err
+		}
+	}
+	r.facts.replay.begun = orZero(at)
+	r.store.recoveryBegun.Store(&begunAt{version, r.facts.replay.begun})
+	return nil
+}
+
 // recoveryAttempt is the attempt of an order that may have been paid in the time that was lost. No caller can
 // name one so (ids.ParsePaymentID): the channel is asked by the order.
 const recoveryAttempt ids.PaymentID = "*recovery"
 
-// queueAttempts gives every order that was made again an attempt of which nobody knows.
+// queueAttempts gives every order that was, or may have been, made again an attempt of which nobody knows.
 func (r *batchRun) queueAttempts(w *writes) {
 	var orders []string
 	for i := range r.out.Decisions {
-		if m := &r.in.Messages[i]; r.out.Decisions[i].Outcome == Ordered && r.facts.replay.again(m.Offset) {
+		if m := &r.in.Messages[i]; r.out.Decisions[i].Outcome == Ordered && r.facts.replay.mayBePaid(m) {
 			orders = append(orders, string(m.Reservation.Order()))
 		}
 	}

@@ -3,6 +3,9 @@
 -- name: recovery_known
 SELECT to_regclass('cellquota.recovery') IS NOT NULL;
 
+-- name: recovery_begun
+SELECT (SELECT begun_at FROM cellquota.recovery);
+
 -- name: recovery_read
 SELECT coalesce((SELECT w.upto FROM cellquota.recovery r, cellquota.recovery_positions w
   WHERE r.phase = 'MESSAGES' AND w.topic = $1 AND w.partition = $2 AND w.topic_id = $3), 0);

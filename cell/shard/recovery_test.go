@@ -227,3 +227,25 @@ func TestHoldsAskNothingOfAMessageReadAgain(t *testing.T) {
 	}
 	p.invariants()
 }
+
+// TestAnOrderThatNobodySawIsAskedAboutToo: the last moments before the loss are in no witness. Their messages
+// lie above where the log is read again, and their orders may have been paid all the same.
+func TestAnOrderThatNobodySawIsAskedAboutToo(t *testing.T) {
+	p := newPast(t)
+	seen, unseen := p.message("seen"), p.message("unseen")
+	later := p.message("later", func(m *shard.Message) { m.AdmittedAt = time.Now().Add(10 * time.Minute) })
+	p.sql("SELECT cellquota.recover_begin($1, 2, $2, 1, $3, '[]', '[]', 'test', 1000)", string(cellID), group,
+		fmt.Sprintf(`[{"topic":%q,"partition":0,"topic_id":%q,"next_offset":1}]`, topic, topicID))
+	p.trusted(2)
+	p.sql("SELECT cellquota.recover_messages($1, 2)", string(cellID))
+	p.apply(seen)
+	p.sql("SELECT cellquota.recover_finish($1, 2)", string(cellID))
+	p.sql("SELECT cellquota.activate_cell($1, 2, 'test', 1000)", string(cellID))
+	p.apply(unseen, later)
+	for m, want := range map[*shard.Message]int{&seen: 1, &unseen: 1, &later: 0} {
+		if n := one[int](p.bench, "SELECT count(*)::int FROM cellquota.payments WHERE order_id = $1 AND state = 'UNKNOWN'", string(m.Reservation.Order())); n != want {
+			t.Errorf("%s: %d attempts to be asked about, want %d", m.User, n, want)
+		}
+	}
+	p.invariants()
+}

@@ -40,6 +40,8 @@ type Store struct {
 	carriedKnown   atomic.Bool // it has requests that a handover carried (step 4)
 	reviewsKnown   atomic.Bool // it keeps how a review ended (step 5)
 
+	recoveryBegun atomic.Pointer[begunAt]
+
 	writer atomic.Pointer[Writer]
 	specs  specCache
 
