@@ -45,8 +45,9 @@ type Answer struct {
 // looked is a finding as it is now.
 type looked struct {
 	shard.Finding
-	facts *facts // nil: it is about a SKU, or about a place
-	gone  bool   // the ledgers agree
+	facts    *facts             // nil: it is about a SKU, or about a place
+	gone     bool               // the ledgers agree
+	proposes shard.RepairAction // what its judge says now; of what is not judged anew, what was recorded
 }
 
 // Repair does what a person asks for. A finding whose ledgers agree by now is closed, whatever was asked.
@@ -102,6 +103,9 @@ func (l *Loop) repair(ctx context.Context, f looked, n shard.RepairNote, again s
 		}
 		out.Outcome, out.Detail, err = l.shard.TombstoneRequest(ctx, f.Finding, f.facts.mirror.build, n)
 	case shard.ActReverse:
+		if f.proposes != shard.ActReverse { // a finding names an entry also where it is the reservation's own
+			return Answer{}, fmt.Errorf("%w: nothing of finding %s is one too many", shard.ErrRepair, f.ID)
+		}
 		out.Outcome, out.Detail, err = l.shard.ReverseEntry(ctx, f.Finding, n)
 	case shard.ActRelease:
 		return l.release(ctx, f, n)
@@ -118,7 +122,7 @@ func (l *Loop) release(ctx context.Context, f looked, n shard.RepairNote) (out A
 	case f.facts != nil && f.facts.hold != nil && f.facts.hold.State == reservation.ManualReview:
 		_, err := l.shard.ReleaseReservation(ctx, review(f.Finding, n))
 		return l.ended(ctx, f.Finding, n, err)
-	case f.Kind == shard.ReservationWithoutOrder, f.Kind == shard.MissingAction:
+	case f.proposes == shard.ActRelease && (f.Kind == shard.ReservationWithoutOrder || f.Kind == shard.MissingAction):
 		out.Outcome, out.Detail, err = l.shard.ReleaseUnits(ctx, f.Finding, n)
 	default:
 		err = fmt.Errorf("%w: release does not fit %s", shard.ErrRepair, f.Kind)
@@ -189,12 +193,12 @@ func (l *Loop) lookAt(ctx context.Context, list []shard.Finding) ([]looked, erro
 	}
 	out := make([]looked, len(list))
 	for i, f := range list {
-		out[i] = looked{Finding: f, gone: f.Gone}
+		out[i] = looked{Finding: f, gone: f.Gone, proposes: f.Action}
 		switch {
 		case l.isPlace(f):
 			out[i].gone = !slices.ContainsFunc(held, func(b shard.BuyerFact) bool { return b.User == f.User && b.Campaign == f.Campaign && b.Orphan })
 		case f.Reservation != "":
-			out[i].gone = true
+			out[i].gone, out[i].proposes = true, ""
 			for _, one := range all {
 				if one.id == f.Reservation {
 					out[i].now(one, judge(one, l.bounds))
@@ -213,7 +217,7 @@ func (f *looked) now(one *facts, found []shard.Finding) {
 	f.facts = one
 	for _, g := range found {
 		if g.ID == f.ID {
-			f.gone, f.Units, f.Entry = false, g.Units, g.Entry
+			f.gone, f.Units, f.Entry, f.proposes = false, g.Units, g.Entry, g.Action
 		}
 	}
 }

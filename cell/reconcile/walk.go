@@ -280,7 +280,11 @@ func (w *walk) chain(ctx context.Context, s shard.StockFact) error {
 					"entry %d starts at available %d, reserved %d, confirmed %d (version %d); the one before, %d, ended at %d, %d, %d (version %d)",
 					e.ID, e.Before[0], e.Before[1], e.Before[2], e.StockVersion, last.ID, last.After[0], last.After[1], last.After[2], last.StockVersion)))
 			case e.Orphan:
-				w.suspects.add(w.entryFinding(s, shard.DuplicateAction, e, fmt.Sprintf("entry %d moves units for adjustment %s, which the shard does not know so", e.ID, e.BusinessNo)))
+				f := w.entryFinding(s, shard.DuplicateAction, e, fmt.Sprintf("entry %d moves units for adjustment %s, which the shard does not know so", e.ID, e.BusinessNo))
+				if e.After[0] > e.Before[0] { // units that left may be another's by now: no entry brings them back
+					f.State, f.Action = shard.FindingProposed, shard.ActReverse
+				}
+				w.suspects.add(f)
 			}
 			last = e
 		}

@@ -110,10 +110,16 @@ DELETE FROM cellquota.buyers b WHERE b.campaign_id = $1 AND b.user_id = $2 AND b
   AND NOT EXISTS (SELECT FROM cellquota.reservations r WHERE r.reservation_id = b.reservation_id);
 
 -- The opposite of entry $3, under the finding's id, by the row that was locked. $5 fence version, $6 actor.
+-- The only entry of an action that its reservation's state stands on is left alone: the reservation's end
+-- moves the same units.
 -- name: finding_reverse
 WITH e AS (
-  SELECT * FROM cellquota.ledger WHERE campaign_id = $1 AND sku_id = $2 AND entry_id = $3
+  SELECT * FROM cellquota.ledger l WHERE l.campaign_id = $1 AND l.sku_id = $2 AND l.entry_id = $3
     AND NOT EXISTS (SELECT FROM cellquota.ledger x WHERE x.campaign_id = $1 AND x.reverses = $3)
+    AND NOT (EXISTS (SELECT FROM cellquota.reservations r WHERE r.reservation_id = l.business_no
+        AND (l.action = 'RESERVE' OR (l.action, r.state) IN (('CONFIRM', 'CONFIRMED'), ('RELEASE', 'RELEASED'))))
+      AND NOT EXISTS (SELECT FROM cellquota.v_reconcile_entries o WHERE o.business_no = l.business_no AND o.campaign_id = $1 AND o.sku_id = $2
+        AND o.action = l.action AND o.entry_id <> l.entry_id AND NOT o.reversed))
 ), s AS (
   UPDATE cellquota.stock s SET granted = s.granted - e.delta_available - e.delta_reserved - e.delta_confirmed,
     available = s.available - e.delta_available, reserved = s.reserved - e.delta_reserved, confirmed = s.confirmed - e.delta_confirmed,
@@ -146,12 +152,13 @@ SELECT jsonb_build_object('at', cellquota.now(),
 -- name: finding_any_sku
 SELECT sku_id FROM cellquota.skus WHERE campaign_id = $1 ORDER BY sku_id LIMIT 1;
 
--- A reservation without an order that is still held, or one that is released and whose units are not. What
--- ended otherwise is left alone.
+-- A reservation without an order that is still held, or one that is released and whose units are not: by
+-- exactly one RESERVE of $2 units that nothing followed. What ended otherwise is left alone.
 -- name: finding_release
 UPDATE cellquota.reservations r SET state = 'RELEASED', reason = CASE WHEN r.state = 'RELEASED' THEN r.reason ELSE 'CANCELLED' END, updated_at = cellquota.now()
 WHERE r.reservation_id = $1 AND (r.state = 'RESERVED' AND NOT EXISTS (SELECT FROM cellquota.orders o WHERE o.reservation_id = r.reservation_id) OR r.state NOT IN ('RESERVED', 'CONFIRMED', 'MANUAL_REVIEW'))
-  AND NOT EXISTS (SELECT FROM cellquota.v_reconcile_entries e WHERE e.business_no = r.reservation_id AND e.action IN ('CONFIRM', 'RELEASE') AND NOT e.reversed);
+  AND r.quantity = $2::int AND (SELECT count(*) = 1 AND min(e.action) = 'RESERVE' AND min(e.delta_reserved) = $2::int FROM cellquota.v_reconcile_entries e
+    WHERE e.business_no = r.reservation_id AND e.action IN ('RESERVE', 'CONFIRM', 'RELEASE') AND NOT e.reversed);
 
 -- A person's republish or return: the cell looks after it again.
 -- name: finding_reopen

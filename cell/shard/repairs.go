@@ -260,12 +260,12 @@ func (s *Store) ReleaseUnits(ctx context.Context, f Finding, n RepairNote) (outc
 		if err != nil {
 			return "", "", err
 		}
-		tag, err := t.Exec(ctx, sql("finding_release"), f.Reservation)
+		tag, err := t.Exec(ctx, sql("finding_release"), f.Reservation, f.Units)
 		if err != nil {
 			return "", "", err
 		}
 		if tag.RowsAffected() == 0 {
-			return "", "", fmt.Errorf("%w: reservation %s has an order, or its units were released or confirmed", ErrRepair, f.Reservation)
+			return "", "", fmt.Errorf("%w: reservation %s has an order, or is not held by exactly one RESERVE of %d units", ErrRepair, f.Reservation, f.Units)
 		}
 		m := moves{{campaign: f.Campaign, sku: f.SKU, action: actionRelease, businessNo: string(f.Reservation), available: f.Units, reserved: -f.Units, released: f.Units}}
 		if err := t.apply(ctx, m, "repair", n.Actor); err != nil {
@@ -281,7 +281,8 @@ func (s *Store) ReleaseUnits(ctx context.Context, f Finding, n RepairNote) (outc
 
 // ReverseEntry adds the opposite of the finding's ledger entry, under the finding's id, with the actor. It
 // needs an incident and somebody else's approval. ErrRepair: the entry is not there, was reversed
-// before, or the stock row does not hold the units.
+// before, is the only one of its action that its reservation stands on, or the stock row does not hold the
+// units.
 func (s *Store) ReverseEntry(ctx context.Context, f Finding, n RepairNote) (outcome, detail string, err error) {
 	switch {
 	case f.Entry == 0:
@@ -324,7 +325,7 @@ func (t tx) reversed(ctx context.Context, f Finding) (outcome, detail string, er
 	var entry int64
 	err = t.QueryRow(ctx, sql("finding_reversed"), f.Campaign, f.SKU, f.ID).Scan(&entry)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", "", fmt.Errorf("%w: entry %d is not there, or was reversed by another finding", ErrRepair, f.Entry)
+		return "", "", fmt.Errorf("%w: entry %d is not there, was reversed by another finding, or is what its reservation stands on", ErrRepair, f.Entry)
 	}
 	return RepairAlready, fmt.Sprintf("entry %d reversed it before", entry), err
 }
