@@ -183,3 +183,36 @@ func TestReconcileRepairsByItself(t *testing.T) {
 	}
 	w.finds()
 }
+
+// A parked message that a person returns gives its units back once, whoever looks afterwards, and once more
+// only where the mirror lost them.
+func TestReconcileAfterAReturn(t *testing.T) {
+	w := newWorld(t)
+	p := w.sell(10, append(quickly, "--relay-scan-interval=1h")...)
+	w.exec("ALTER TABLE cellquota.orders ADD CONSTRAINT nobody CHECK (user_id <> 'parked')")
+	want(t, p.exchange(w.ask("parked", "r-parked"))[0], pb.AdmitOutcome_ADMIT_OUTCOME_ACCEPTED)
+	w.finds("EVENT_WITHOUT_RESERVATION parked")
+	in := &pb.CellReconcileServiceRepairRequest{FindingId: w.idOf("EVENT_WITHOUT_RESERVATION", "parked"), Action: pb.RepairAction_REPAIR_ACTION_RETURN, Incident: "INC-1"}
+	w.twice(p.repairs(), in)
+	p.stocked(10)
+	w.cycles(5)
+	w.finds()
+	p.stocked(10)
+	if n := w.count("SELECT count(*) FROM cellquota.findings"); n != 1 {
+		t.Errorf("%d findings", n)
+	}
+
+	rdb := redis.NewClient(&redis.Options{Addr: w.redis.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	var reservation string
+	w.must(w.admin.QueryRow(w.ctx, "SELECT reservation_id FROM cellquota.v_inbox WHERE user_id = 'parked'").Scan(&reservation))
+	if n, err := rdb.SRem(w.ctx, p.mirrorPrefix()+"1.1:applied", "return-"+reservation).Result(); err != nil || n != 1 {
+		t.Fatalf("%d returns, %v", n, err)
+	}
+	w.must(rdb.DecrBy(w.ctx, p.mirrorPrefix()+"1.1:stock:"+phone, 1).Err())
+	p.stocked(10)
+	w.finds()
+	if there, err := rdb.SIsMember(w.ctx, p.mirrorPrefix()+"1.1:applied", "return-"+reservation).Result(); err != nil || !there {
+		t.Errorf("given back under another id: %v", err)
+	}
+}

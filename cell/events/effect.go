@@ -41,10 +41,14 @@ const (
 	settlePrefix  = "settle-"
 	releasePrefix = "release-"
 	restockPrefix = "restock-"
+	returnPrefix  = "return-"
 )
 
 // SettleEffectID is the effect of a message's outcome.
 func SettleEffectID(reservation string) string { return settlePrefix + reservation }
+
+// ReturnEffectID is the effect of a parked message that a person ended: it gives back what its settling did not.
+func ReturnEffectID(reservation string) string { return returnPrefix + reservation }
 
 // ReleaseEffectID is the effect of a reservation's release.
 func ReleaseEffectID(reservation string) string { return releasePrefix + reservation }

@@ -170,6 +170,7 @@ func TestOutsideNames(t *testing.T) {
 		events.SettleEffectID("r"):                                   "settle-r",
 		events.ReleaseEffectID("r"):                                  "release-r",
 		events.RestockEffectID("f"):                                  "restock-f",
+		events.ReturnEffectID("r"):                                   "return-r",
 		events.HeaderEventID:                                         "event_id",
 		events.HeaderEventType:                                       "event_type",
 		events.HeaderSchemaVersion:                                   "schema_version",

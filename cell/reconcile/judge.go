@@ -41,7 +41,7 @@ type sight struct {
 	record   *admission.Seen // of the request; it may be another attempt's
 	mark     *admission.Mark // of the user; it may be another request's
 	trail    *admission.Trail
-	settled  bool // the effect of the outcome moved stock
+	settled  bool // the effect of the outcome, or of a parked message's return, moved stock
 	released bool // so did that of the closing
 }
 

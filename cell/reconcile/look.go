@@ -233,11 +233,11 @@ func (l *Loop) sightsIn(ctx context.Context, scope admission.Scope, list []candi
 		heads[c.sku] = head
 	}
 	build := heads[list[0].sku].Build
-	asks, users, effects := make([]admission.Seen, len(list)), make([]string, len(list)), make([]string, 0, 2*len(list))
+	asks, users, effects := make([]admission.Seen, len(list)), make([]string, len(list)), make([]string, 0, 3*len(list))
 	for i, c := range list {
 		asks[i] = admission.Seen{SKU: c.sku, Request: c.request, User: c.user, Reservation: c.id}
 		users[i] = string(c.user)
-		effects = append(effects, events.SettleEffectID(string(c.id)), events.ReleaseEffectID(string(c.id)))
+		effects = append(effects, events.SettleEffectID(string(c.id)), events.ReturnEffectID(string(c.id)), events.ReleaseEffectID(string(c.id)))
 	}
 	records, err := l.mirror.ReadRecords(ctx, scope, build, asks)
 	if err != nil {
@@ -272,7 +272,7 @@ func (l *Loop) sightsIn(ctx context.Context, scope admission.Scope, list []candi
 		head := heads[c.sku]
 		out[c.id] = &sight{
 			build: build, base: head.BaseVersion, now: unixMilli(head.NowMS), record: byKey[candidate{sku: c.sku, user: c.user, request: c.request}],
-			mark: byUser[c.user], trail: &trails[i], settled: given[2*i], released: given[2*i+1],
+			mark: byUser[c.user], trail: &trails[i], settled: given[3*i] || given[3*i+1], released: given[3*i+2],
 		}
 	}
 	return nil

@@ -114,7 +114,7 @@ func (w *walk) database(ctx context.Context, after ids.ReservationID) error {
 // due is a give-back that the mirror should have.
 type due struct {
 	candidate
-	effect string
+	effects [2]string // either of them
 }
 
 // dues collects give-backs until there are enough to ask the mirror about.
@@ -134,11 +134,11 @@ func (d *dues) add(ctx context.Context, f *facts) error {
 	if f.notGivenBack() == "" {
 		return nil
 	}
-	effect := events.SettleEffectID(string(f.id))
+	effects := [2]string{events.SettleEffectID(string(f.id)), events.ReturnEffectID(string(f.id))}
 	if f.hold != nil {
-		effect = events.ReleaseEffectID(string(f.id))
+		effects = [2]string{events.ReleaseEffectID(string(f.id)), events.ReleaseEffectID(string(f.id))}
 	}
-	d.of[p] = append(d.of[p], due{c, effect})
+	d.of[p] = append(d.of[p], due{c, effects})
 	if len(d.of[p]) < d.cfg.Page {
 		return nil
 	}
@@ -160,9 +160,9 @@ func (d *dues) ask(ctx context.Context, p place) error {
 	if len(list) == 0 {
 		return nil
 	}
-	effects := make([]string, len(list))
-	for i, e := range list {
-		effects[i] = e.effect
+	effects := make([]string, 0, 2*len(list))
+	for _, e := range list {
+		effects = append(effects, e.effects[:]...)
 	}
 	scope, known := d.scopeOf(p)
 	if !known {
@@ -173,7 +173,7 @@ func (d *dues) ask(ctx context.Context, p place) error {
 		return d.leftOut(ctx, scope, err)
 	}
 	for i, e := range list {
-		if !have[i] {
+		if !have[2*i] && !have[2*i+1] {
 			if err := d.suspect(ctx, e.candidate); err != nil {
 				return err
 			}

@@ -102,6 +102,10 @@ SELECT 'reserve-' || $1::text, $1, $2, $3, $4, $5, $6, 'REJECTED', 'LOST_ADMISSI
 WHERE NOT EXISTS (SELECT FROM cellquota.reservations r WHERE r.reservation_id = $1)
 ON CONFLICT (event_id) DO NOTHING;
 
+-- Its give-back has an id of its own then.
+-- name: finding_returned
+SELECT EXISTS (SELECT FROM cellquota.review_endings WHERE reservation_id = $1 AND action = 'RETURN');
+
 -- name: finding_inbox
 SELECT outcome, reason FROM cellquota.inbox WHERE event_id = 'reserve-' || $1::text;
 

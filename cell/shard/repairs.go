@@ -128,6 +128,17 @@ func (f Finding) rejected(build ids.Build, reason reservation.Reason) []outRow {
 	})}
 }
 
+// underReturn names a give-back as the return of a parked message does: under another id it would be a
+// second one.
+func (f Finding) underReturn(rows []outRow) []outRow {
+	for _, r := range rows {
+		if e, ok := r.payload.(*eventsv1.MirrorEffect); ok && e.GetState() == cellquotav1.RequestState_REQUEST_STATE_REJECTED {
+			e.EffectId, e.AggregateVersion = "return-"+string(f.Reservation), returnVersion
+		}
+	}
+	return rows
+}
+
 // row is an effect for the mirror about the finding's request.
 func (f Finding) row(kind string, e *eventsv1.MirrorEffect) outRow {
 	e.CampaignId, e.SkuId, e.UserId, e.RequestId, e.ReservationId = string(f.Campaign), string(f.SKU), string(f.User), string(f.Request), string(f.Reservation)
@@ -176,6 +187,13 @@ func (s *Store) LeaveEffects(ctx context.Context, f Finding, n RepairNote, again
 		return err
 	}
 	rows := f.outcomeEffects(look)
+	var returned bool
+	if err := s.pool.QueryRow(ctx, sql("finding_returned"), f.Reservation).Scan(&returned); err != nil {
+		return translate(err)
+	}
+	if returned {
+		rows = f.underReturn(rows)
+	}
 	if len(rows) == 0 {
 		return fmt.Errorf("%w: the shard has no outcome of reservation %s whose effects could be sent again", ErrRepair, f.Reservation)
 	}
