@@ -34,6 +34,23 @@ func TestAHealthySaleHolds(t *testing.T) {
 	}
 }
 
+// What a REVERSAL took back counts as none: its reservation is whole again.
+func TestAReversedEntryIsNoBreach(t *testing.T) {
+	w := newWorld(t)
+	w.shards["cell-1"].do("SELECT sale.entry(1, 's', 'RELEASE', 'r-a0-s', 1, 0, -1)")
+	if r := w.verify(); verdict(r, verify.I7) != verify.Broken {
+		t.Fatalf("before: %+v", r)
+	}
+	w.shards["cell-1"].do(`WITH s AS (UPDATE cellquota.stock SET available = available - 1, confirmed = confirmed + 1, version = version + 1 WHERE campaign_id = 'c' AND sku_id = 's' RETURNING *)
+		INSERT INTO cellquota.ledger (campaign_id, sku_id, action, business_no, idempotency_key, delta_available, delta_reserved, delta_confirmed, before_available, after_available,
+			before_reserved, after_reserved, before_confirmed, after_confirmed, stock_version, fence_version, source, actor, reverses, created_at)
+		SELECT 'c', 's', 'REVERSAL', 'cell-1.f1', 'REVERSAL:cell-1.f1:1', -1, 0, 1, available + 1, available, reserved, reserved, confirmed - 1, confirmed, version, 1, 'repair', 'olga',
+			(SELECT max(entry_id) FROM cellquota.ledger WHERE business_no = 'r-a0-s' AND action = 'RELEASE'), cellquota.now() FROM s`)
+	if r := w.verify(); !r.Holds() {
+		t.Errorf("%+v", r)
+	}
+}
+
 // broken is one way to break one invariant, and how the breach is named.
 type broken struct {
 	name    string

@@ -9,7 +9,7 @@ WITH ledger AS (
 ), acts AS (
   SELECT campaign_id, sku_id, business_no, count(*) FILTER (WHERE action = 'RESERVE') AS reserves,
          count(*) FILTER (WHERE action = 'CONFIRM') AS confirms, count(*) FILTER (WHERE action = 'RELEASE') AS releases
-  FROM ledger WHERE action IN ('RESERVE', 'CONFIRM', 'RELEASE') GROUP BY 1, 2, 3
+  FROM ledger WHERE action IN ('RESERVE', 'CONFIRM', 'RELEASE') AND entry_id NOT IN (SELECT reverses FROM ledger WHERE reverses IS NOT NULL) GROUP BY 1, 2, 3 -- what was reversed counts as none
 ), tokens AS (
   SELECT campaign_id, sku_id, count(*) FILTER (WHERE state = 'FREE') AS free, count(*) FILTER (WHERE state = 'BOUND') AS bound,
          count(*) FILTER (WHERE state = 'SOLD') AS sold, count(*) FILTER (WHERE state = 'SEALED') AS sealed
