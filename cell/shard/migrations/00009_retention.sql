@@ -159,6 +159,15 @@ BEGIN
   RETURN 'ARCHIVED';
 END $$;
 -- +goose StatementEnd
+-- A running program asks for this table as soon as it sees this step, which is before grants.sql has run.
+-- +goose StatementBegin
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'cellquota_app') THEN
+    GRANT SELECT ON cellquota.archives TO cellquota_app;
+  END IF;
+END $$;
+-- +goose StatementEnd
 REVOKE ALL ON FUNCTION cellquota.begin_archive(text), cellquota.archive_step(text, double precision, int) FROM PUBLIC;
 
 -- +goose Down

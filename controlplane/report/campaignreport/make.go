@@ -1,6 +1,7 @@
 package campaignreport
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -35,8 +36,12 @@ func Make(result undersell.Result, now time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("spec of %s: %w", c.Spec.ID, err)
 	}
+	var plain bytes.Buffer // protojson puts spaces by the program's build: the same report must have the same bytes
+	if err := json.Compact(&plain, spec); err != nil {
+		return Report{}, fmt.Errorf("spec of %s: %w", c.Spec.ID, err)
+	}
 	r := Report{
-		Schema: schema, Kind: kind, Campaign: c.Spec.ID, Spec: spec, Owner: c.Owner, Published: c.PublishedAt,
+		Schema: schema, Kind: kind, Campaign: c.Spec.ID, Spec: plain.Bytes(), Owner: c.Owner, Published: c.PublishedAt,
 		Ended: c.EndedAt().UTC(), Cancelled: c.CancelledBy, TakenAt: now.UTC(), SKUs: result.Accounts,
 	}
 	for _, book := range result.Side.Books {
