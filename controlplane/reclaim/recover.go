@@ -114,7 +114,7 @@ func (d *Driver) replay(ctx context.Context, w *work) error {
 	if err := d.decide(ctx, w, snapshot); err != nil {
 		return err
 	}
-	lost, err := fencing.PlanRecovery(lostOf(snapshot, w.cell.Spec.ID))
+	lost, err := fencing.PlanRecovery(lostOf(d.view.Snapshot(), w.cell.Spec.ID)) // with what was decided just now
 	if err != nil {
 		return err
 	}
@@ -144,17 +144,41 @@ func (w *work) covers(a fencing.Lost) int {
 	return 0
 }
 
-// decide ends what the books still wait for: a grant that the book has moved counts as applied, because
-// its units are the cell's and may be sold; everything else did not happen.
+// answersAtOnce bounds one page of a shard's answers.
+const answersAtOnce = 1000
+
+// decide ends what the books still wait for. What the shard has decided is so: only its answer was lost.
+// Of what it does not know, a grant that the book has moved counts as applied, because its units are the
+// cell's and may be sold; everything else did not happen.
 func (d *Driver) decide(ctx context.Context, w *work, s view.Snapshot) error {
+	open := map[string][]core.Adjustment{}
+	answers := map[core.BookKey]map[string]core.Outcome{}
 	for _, r := range s.OpenRecords() {
 		for _, a := range r.Adjustments {
-			if a.Cell != w.cell.Spec.ID || !a.Open() || a.Number == 0 {
-				continue
+			if a.Cell == w.cell.Spec.ID && a.Open() && a.Number > 0 {
+				open[r.ID], answers[a.Key] = append(open[r.ID], a), map[string]core.Outcome{}
 			}
-			settled, err := d.store.Settle(ctx, w.leader, r.ID, a.ID, decided(a))
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	err := d.with(ctx, w, func(ctx context.Context, shard Shard) error {
+		for key, of := range answers {
+			if err := answered(ctx, shard, key, of); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for record, adjustments := range open {
+		for _, a := range adjustments {
+			settled, err := d.store.Settle(ctx, w.leader, record, a.ID, cmp.Or(answers[a.Key][a.ID], decided(a)))
 			if err != nil {
-				return fmt.Errorf("%s of %s: %w", a.ID, r.ID, err)
+				return fmt.Errorf("%s of %s: %w", a.ID, record, err)
 			}
 			if settled.Revision > 0 {
 				if _, err := d.view.WaitFor(ctx, settled.Revision); err != nil {
@@ -164,6 +188,22 @@ func (d *Driver) decide(ctx context.Context, w *work, s view.Snapshot) error {
 		}
 	}
 	return nil
+}
+
+// answered reads the outcome of every numbered adjustment of a SKU that the shard decided.
+func answered(ctx context.Context, shard Shard, key core.BookKey, out map[string]core.Outcome) error {
+	for after := ""; ; {
+		page, err := shard.Adjustments(ctx, skuOf(key), after, answersAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, a := range page {
+			out[a.ID], after = core.Outcome(a.Outcome), a.ID
+		}
+		if len(page) < answersAtOnce {
+			return nil
+		}
+	}
 }
 
 func decided(a core.Adjustment) core.Outcome {

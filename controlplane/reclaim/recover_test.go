@@ -181,6 +181,34 @@ func TestASealIsNoSale(t *testing.T) {
 	}
 }
 
+// TestARecoveryAsksTheShardFirst: the copy has applied a return, and only its answer was lost.
+func TestARecoveryAsksTheShardFirst(t *testing.T) {
+	w := newWorld(t).publish()
+	s := w.shards["cell-1"]
+	w.propose("cell-1", "r1", 25, true)
+	s.copyTo("copy_answer")
+	s.sell(1, "late", 1, 0)
+	s.goBack("copy_answer")
+	ctx := testkit.Deadline(t)
+	cell, err := w.store.Regress(ctx, w.leader, "cell-1", "stock version 2, 3 was seen")
+	if err == nil {
+		_, err = w.view.WaitFor(ctx, cell.ModRevision+1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.restore("r")
+	w.done("r")
+	w.want(35, 5, 30, 30)
+	if l := s.levels(); l != (levels{5, 5, 0, 0}) {
+		t.Errorf("shard %+v", l)
+	}
+	w.i1()
+	if _, err := s.conn.Exec(ctx, "SELECT cellquota.recover_adjustment('cell-1', 2, 'r1', 'c', 's', 1, 2, 'RETURN', 25, 'REFUSED')"); err == nil || !strings.Contains(err.Error(), "decided otherwise") {
+		t.Errorf("a contradiction was taken: %v", err)
+	}
+}
+
 // readTo is what the cell's consumer does.
 func (s *shard) readTo(offset int64) {
 	s.do(`INSERT INTO cellquota.positions (topic, partition, topic_id, next_offset, leader_epoch, updated_at) VALUES ('t', 0, 'id', $1, 0, cellquota.now())

@@ -24,6 +24,7 @@ type Shard interface {
 	Row(ctx context.Context) (fencer.Row, error)
 	Preview(ctx context.Context) ([]fencing.SKUFacts, error)
 	Unfinished(ctx context.Context, campaigns []string) (fencer.Unfinished, error)
+	Adjustments(ctx context.Context, sku fencing.SKU, after string, limit int) ([]fencing.Applied, error)
 	Witness(ctx context.Context) (fencing.Witness, error)
 	RecoverBegin(ctx context.Context, cell string, version fencing.Version, group, reason string, to fencer.RecoverTo) error
 	RecoverAdjustment(ctx context.Context, cell string, version fencing.Version, a fencing.Lost) (missing int64, err error)

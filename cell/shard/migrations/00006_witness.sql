@@ -203,19 +203,24 @@ END $$;
 -- +goose StatementEnd
 
 -- recover_adjustment applies one adjustment that the books know and the shard lost, with the outcome that
--- it had. It answers the units that are missing for it: above 0 nothing was done. A repeat answers 0.
+-- it had. It answers the units that are missing for it: above 0 nothing was done. A repeat answers 0; one that
+-- the shard decided otherwise is refused.
 -- +goose StatementBegin
 CREATE FUNCTION cellquota.recover_adjustment(p_cell text, p_version bigint, p_id text, p_campaign text, p_sku text, p_of bigint, p_number bigint,
   p_kind text, p_units int, p_outcome text) RETURNS int
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = cellquota, pg_temp AS $$
-DECLARE s cellquota.stock%ROWTYPE; delta int := 0;
+DECLARE s cellquota.stock%ROWTYPE; was cellquota.adjustments%ROWTYPE; delta int := 0;
 BEGIN
   PERFORM cellquota.lock_recovery(p_cell, p_version);
   SELECT * INTO s FROM cellquota.stock WHERE campaign_id = p_campaign AND sku_id = p_sku FOR UPDATE;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'the rules of % are not here yet', p_campaign USING ERRCODE = 'CQ013';
   END IF;
-  IF EXISTS (SELECT FROM cellquota.adjustments WHERE adjustment_id = p_id) THEN
+  SELECT * INTO was FROM cellquota.adjustments WHERE adjustment_id = p_id;
+  IF FOUND THEN
+    IF (was.kind, was.outcome) IS DISTINCT FROM (p_kind, p_outcome) OR was.units <> (CASE WHEN p_outcome = 'APPLIED' THEN p_units ELSE 0 END) THEN
+      RAISE EXCEPTION 'adjustment % was decided otherwise here: % of % units, %', p_id, was.kind, was.units, was.outcome USING ERRCODE = 'CQ002';
+    END IF;
     RETURN 0;
   END IF;
   IF p_outcome = 'APPLIED' THEN
