@@ -23,7 +23,7 @@ const (
 func (d *Driver) placeWriteOff(ctx context.Context, w *work) error {
 	w.reclaim = fencing.Reclaim{Cell: w.op.Subject, Version: fencing.Version(w.op.FenceVersion), State: fencing.FenceRunning}
 	if !w.op.DoneStep(stepAttest) {
-		if w.cell.State != core.CellFencing || w.cell.FenceVersion != w.op.FenceVersion {
+		if s := w.cell.State; s != core.CellFencing && s != core.CellRegressed || w.cell.FenceVersion != w.op.FenceVersion {
 			return d.giveUp(ctx, w, fmt.Sprintf("cell %s is %s at fence version %d: its shard has answered since, nothing is written off", w.op.Subject, w.cell.State, w.cell.FenceVersion))
 		}
 		return nil
@@ -94,7 +94,7 @@ func (d *Driver) advanceWriteOff(ctx context.Context, w *work) error {
 // after all is the fence's: nothing is written off.
 func (d *Driver) attest(ctx context.Context, w *work) error {
 	look, cancel := context.WithTimeout(ctx, d.cfg.ShardTimeout)
-	here := answers(look, d.shards, w.cell.Spec)
+	here := silent(w.cell) && answers(look, d.shards, w.cell.Spec)
 	cancel()
 	if here {
 		return d.giveUp(ctx, w, "the shard of cell "+w.op.Subject+" answers: the fence ends by proof, nothing is written off")
@@ -123,6 +123,11 @@ func (d *Driver) attest(ctx context.Context, w *work) error {
 			return err
 		}
 		cell.State, cell.OperationID, cell.Version = core.CellState(next.State.Stored()), op.ID, cell.Version+1
+		proof.FenceVersion = next.Version.Int64() // a REGRESSED cell has had no fence under its own
+		if _, have, err := tx.Proof(cell.Spec.ID, proof.FenceVersion); err != nil || have {
+			return orBroken(err, "a proof of %s/%d stands, and the cell is not FENCED", cell.Spec.ID, proof.FenceVersion)
+		}
+		cell.FenceVersion, op.FenceVersion = proof.FenceVersion, proof.FenceVersion
 		cell.Reclaimed, cell.ProofID = false, core.ProofID(proof.Cell, proof.FenceVersion)
 		op = op.Finished(stepAttest, fmt.Sprintf("%s says that the shard is gone for good, %s approved", proof.Attestation.Operator, proof.Attestation.Approver), stepReclaim, tx.Now())
 		return errors.Join(tx.PutProof(proof), tx.PutCell(cell), tx.PutOperation(op), tx.Audit(core.Audit{
@@ -160,11 +165,8 @@ func (w *work) attestation(tx *store.Tx, op core.Operation, cell core.Cell) (cor
 	if clearance, why := op.MayStep(approval, found); clearance != core.MayGo {
 		return core.Proof{}, fmt.Errorf("%w: %s", errNotYet, why)
 	}
-	if _, have, err := tx.Proof(cell.Spec.ID, cell.FenceVersion); err != nil || have {
-		return core.Proof{}, orBroken(err, "a proof of %s/%d stands, and the cell is not FENCED", cell.Spec.ID, cell.FenceVersion)
-	}
 	return core.Proof{
-		Cell: cell.Spec.ID, FenceVersion: cell.FenceVersion, Evidence: core.EvidenceAttestedLoss, FencedAt: tx.Now(),
+		Cell: cell.Spec.ID, Evidence: core.EvidenceAttestedLoss, FencedAt: tx.Now(),
 		Attestation: core.Attestation{
 			Reason: op.Reason, Operator: op.Actor, Approver: approval.Approver, ApprovalReason: approval.DecisionReason, ApprovedAt: approval.DecidedAt,
 		},

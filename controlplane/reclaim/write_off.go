@@ -20,6 +20,8 @@ import (
 // alone until that person has approved, so that a shard that comes back meanwhile
 // is still fenced and reclaimed. The same operation id answers the operation.
 //
+// A REGRESSED cell, whose shard answers and cannot be recovered, is given up the same way.
+//
 // Errors: core.ErrUnknownCell, core.ErrIDReused; fencing.ErrFenceFirst for a cell
 // that nobody fenced, fencing.ErrRetired; core.ErrCellState for one whose fence is
 // proven, whose shard answers, whose processes hold a lease, or of which another
@@ -58,7 +60,7 @@ func (o *Orders) tryWriteOff(ctx context.Context, tx *store.Tx, who intent.Calle
 		return core.Operation{}, err
 	}
 	if *looked == nil {
-		here := answers(ctx, o.Shards, cell.Spec)
+		here := silent(cell) && answers(ctx, o.Shards, cell.Spec)
 		*looked = &here
 	}
 	if **looked {
@@ -79,8 +81,12 @@ func (o *Orders) tryWriteOff(ctx context.Context, tx *store.Tx, who intent.Calle
 	}))
 }
 
-// mayBeLost tells whether the records allow to write the cell off: it is FENCING,
-// nobody who lives holds it, and no other write-off of it is open.
+// silent tells whether a cell may be written off only while its shard does not answer: one
+// that is fenced proves more than anybody's word. A shard that went back in time does not.
+func silent(cell core.Cell) bool { return cell.State != core.CellRegressed }
+
+// mayBeLost tells whether the records allow to write the cell off: it is FENCING or
+// REGRESSED, nobody who lives holds it, and no other write-off of it is open.
 func mayBeLost(s view.Snapshot, cell core.Cell) error {
 	live := len(s.Instances(cell.Spec.ID)) > 0
 	// Whose word it is, is asked by the driver; here the table says what the state allows.
@@ -89,8 +95,8 @@ func mayBeLost(s view.Snapshot, cell core.Cell) error {
 			"cell_id": string(cell.Spec.ID), "state": s.CellState(cell).String(), "version": strconv.FormatInt(cell.Version, 10),
 		}, nil, 0)
 	}
-	if cell.State != core.CellFencing {
-		return notLost(cell, "only a FENCING cell, whose shard gave no proof, is written off")
+	if cell.State != core.CellFencing && cell.State != core.CellRegressed {
+		return notLost(cell, "only a FENCING cell, whose shard gave no proof, or a REGRESSED one is written off")
 	}
 	if live {
 		return notLost(cell, "processes of it hold a lease")

@@ -235,3 +235,31 @@ func TestWriteOffEndsManyOpenRecords(t *testing.T) {
 	}
 	w.i1()
 }
+
+// TestARegressedCellIsWrittenOff: buckets were handed over and the copy does not know, so that no recovery
+// gets on. The shard answers, and is given up all the same.
+func TestARegressedCellIsWrittenOff(t *testing.T) {
+	w := newWorld(t).publish()
+	w.dies("cell-1")
+	wentBack(w, "copy_given_up")
+	if err := w.store.RaiseWitness(testkit.Deadline(t), w.leader, "cell-1", fencing.Witness{Identity: "1/1", Version: 1, Routes: map[string]int64{"c": 2}}); err != nil {
+		t.Fatal(err)
+	}
+	w.restore("r")
+	if op := w.step("r"); !strings.Contains(op.Detail, "handed over") {
+		t.Fatalf("%s: %s", op.State, op.Detail)
+	}
+	if _, err := w.writeOff("w1"); err != nil {
+		t.Fatal(err)
+	}
+	w.approve("w1")
+	w.done("w1")
+	a, _ := w.book().Allocation("cell-1")
+	if c := w.cell("cell-1"); c.State != core.CellRetired || c.FenceVersion != 3 || a.WrittenOff != a.Granted || a.Granted.IsZero() {
+		t.Errorf("%s at version %d: %+v", c.State, c.FenceVersion, a)
+	}
+	if r := w.finish(w.driver(), "r"); r.State != core.OperationFailed {
+		t.Errorf("the restore: %s %s", r.State, r.Detail)
+	}
+	w.i1()
+}
