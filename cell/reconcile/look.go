@@ -132,10 +132,14 @@ func (w *walk) again(ctx context.Context, list []candidate) ([]shard.Finding, er
 	return out, nil
 }
 
-// explain counts units that the mirror lacks and a finding names: they are no difference of quantities.
+// explain counts units that the mirror lacks, or has too many, and a finding names: they are no difference
+// of quantities.
 func (w *walk) explain(f *facts, one shard.Finding) {
 	switch one.Kind {
 	case shard.ClosedWithoutReturn:
+	case shard.DuplicateAction, shard.MissingAction:
+		w.explained[place{one.Campaign, one.SKU}] -= f.reservedTwice(one)
+		return
 	case shard.TakenWithoutEvent, shard.EventWithoutReservation:
 		if f.mirror == nil || f.inbox != nil || f.mirror.trail == nil || f.mirror.trail.Outstanding {
 			return // it is counted as parked, or as waiting
@@ -144,6 +148,24 @@ func (w *walk) explain(f *facts, one shard.Finding) {
 		return
 	}
 	w.explained[place{one.Campaign, one.SKU}] += int64(one.Units)
+}
+
+// reservedTwice is how many units the shard counts as reserved more often (below 0: less often) than an
+// admission took them of the mirror. A mirror that began since was made of the shard's count.
+func (f *facts) reservedTwice(one shard.Finding) int64 {
+	if f.mirror == nil || f.hold == nil {
+		return 0
+	}
+	reserves := f.entriesOf("RESERVE")
+	if one.Kind == shard.MissingAction && len(reserves) == 0 {
+		return -int64(one.Units)
+	}
+	for _, e := range reserves {
+		if one.Kind == shard.DuplicateAction && e.ID == one.Entry && e.StockVersion > f.mirror.base {
+			return int64(e.Reserved)
+		}
+	}
+	return 0
 }
 
 // see reads everything about some ids.

@@ -115,10 +115,14 @@ DELETE FROM cellquota.buyers b WHERE b.campaign_id = $1 AND b.user_id = $2 AND b
 
 -- The opposite of entry $3, under the finding's id, by the row that was locked. $5 fence version, $6 actor.
 -- The only entry of an action that its reservation's state stands on is left alone: the reservation's end
--- moves the same units.
+-- moves the same units. The mirror took units at an admission: it gets those of the first RESERVE, unless
+-- the message's own outcome gives them back, and none for an entry that an admission is not behind.
 -- name: finding_reverse
 WITH e AS (
-  SELECT * FROM cellquota.ledger l WHERE l.campaign_id = $1 AND l.sku_id = $2 AND l.entry_id = $3
+  SELECT l.*, l.action NOT IN ('RESERVE', 'CONFIRM', 'RELEASE') OR l.action = 'RESERVE'
+      AND NOT EXISTS (SELECT FROM cellquota.ledger o WHERE o.business_no = l.business_no AND o.campaign_id = $1 AND o.action = 'RESERVE' AND o.entry_id < l.entry_id)
+      AND NOT EXISTS (SELECT FROM cellquota.inbox i WHERE i.event_id = 'reserve-' || l.business_no AND i.outcome <> 'ORDERED') AS mirrored
+  FROM cellquota.ledger l WHERE l.campaign_id = $1 AND l.sku_id = $2 AND l.entry_id = $3
     AND NOT EXISTS (SELECT FROM cellquota.ledger x WHERE x.campaign_id = $1 AND x.reverses = $3)
     AND NOT (EXISTS (SELECT FROM cellquota.reservations r WHERE r.reservation_id = l.business_no
         AND (l.action = 'RESERVE' OR (l.action, r.state) IN (('CONFIRM', 'CONFIRMED'), ('RELEASE', 'RELEASED'))))
@@ -136,7 +140,7 @@ INSERT INTO cellquota.ledger (campaign_id, sku_id, action, business_no, idempote
 SELECT e.campaign_id, e.sku_id, 'REVERSAL', $4::text, 'REVERSAL:' || $4::text || ':1', -e.delta_available, -e.delta_reserved, -e.delta_confirmed,
   s.available + e.delta_available, s.available, s.reserved + e.delta_reserved, s.reserved, s.confirmed + e.delta_confirmed, s.confirmed,
   s.version, $5, 'repair', $6, e.entry_id, cellquota.now()
-FROM e, s RETURNING entry_id, delta_available, stock_version;
+FROM e, s RETURNING entry_id, CASE WHEN (SELECT mirrored FROM e) THEN delta_available ELSE 0 END, stock_version;
 
 -- name: finding_reversed
 SELECT entry_id FROM cellquota.ledger WHERE campaign_id = $1 AND sku_id = $2 AND idempotency_key = 'REVERSAL:' || $3::text || ':1';

@@ -47,6 +47,9 @@ func TestRepairLeavesAReservationItsEntries(t *testing.T) {
 	if outcome, _, err := b.store.ReverseEntry(b.ctx, f, approved); err != nil || outcome != shard.RepairDone {
 		t.Fatalf("one too many: %s, %v", outcome, err)
 	}
+	if e := b.effects()["reversal-"+f.ID]; e != nil {
+		t.Errorf("the mirror gets a unit that it never lost: %v", e)
+	}
 	if _, _, err := b.store.ReverseEntry(b.ctx, b.found("cell-1.f1", r, "RESERVE", 1), approved); !errors.Is(err, shard.ErrRepair) {
 		t.Fatalf("the one that is left: %v", err)
 	}
@@ -81,5 +84,31 @@ func TestRepairReleasesWhatOneReserveHolds(t *testing.T) {
 	force("UPDATE cellquota.ledger SET business_no = '" + string(r) + "' WHERE action = 'RESERVE'")
 	if outcome, _, err := b.store.ReleaseUnits(b.ctx, b.found("cell-1.f1", r, "RESERVE", 1), approved); err != nil || outcome != shard.RepairDone {
 		t.Errorf("whole: %s, %v", outcome, err)
+	}
+}
+
+// TestRepairCreditsAMirrorWhatItLost: a RESERVE without a reservation took the mirror's units once; one
+// that was written again, or whose message was rejected, took none.
+func TestRepairCreditsAMirrorWhatItLost(t *testing.T) {
+	b := newBench(t)
+	b.sell(5)
+	id := func(user string) ids.ReservationID { return b.message(user).Reservation }
+	ordered, rejected := id("ordered"), b.message("rejected", func(m *shard.Message) { m.Quantity = 6 })
+	b.apply(rejected)
+	b.again(ordered, "RESERVE", -1, 1)
+	for name, row := range map[string]struct {
+		r     ids.ReservationID
+		delta int32
+	}{"the first": {ordered, 1}, "of a rejection": {rejected.Reservation, 0}} {
+		if row.delta == 0 {
+			b.again(row.r, "RESERVE", -1, 1)
+		}
+		f := b.found("cell-1.f"+string(row.r), row.r, "RESERVE", 1)
+		if outcome, _, err := b.store.ReverseEntry(b.ctx, f, approved); err != nil || outcome != shard.RepairDone {
+			t.Fatalf("%s: %s, %v", name, outcome, err)
+		}
+		if e := b.effects()["reversal-"+f.ID]; e.GetStockDelta() != row.delta {
+			t.Errorf("%s: the mirror gets %d", name, e.GetStockDelta())
+		}
 	}
 }
