@@ -300,7 +300,7 @@ func (p *parts) drivers() planner.ByKind {
 		core.OperationRebalance: quota.Rebalances{Deps: moves},
 		core.OperationHandOver:  handovers,
 		core.OperationSetLimit:  quota.NewLimits(moves, shardStocks{p.shards}, 0),
-		core.OperationDraw:      &lottery.Driver{Store: p.store, View: p.view, Open: p.openEntries, Archive: p.archive, Clock: p.clock, Log: p.log},
+		core.OperationDraw:      lottery.New(lottery.Deps{Store: p.store, View: p.view, Open: p.openEntries, Archive: p.archive, Clock: p.clock, Log: p.log}),
 	}
 }
 

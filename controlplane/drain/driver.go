@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/cellquota/cellquota/allocator/quantity"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
@@ -40,8 +40,7 @@ type Deps struct {
 // Driver drives operations of kind drain-cell for the leader. Make it with New.
 type Driver struct {
 	Deps
-	mu    sync.Mutex
-	again map[string]time.Time // operation → not before; only spares work
+	pace *operation.Pace
 }
 
 var _ planner.Operations = (*Driver)(nil)
@@ -51,12 +50,12 @@ func New(d Deps) *Driver {
 	if d.Every <= 0 {
 		d.Every = 500 * time.Millisecond
 	}
-	return &Driver{Deps: d, again: map[string]time.Time{}}
+	return &Driver{Deps: d, pace: operation.NewPace(d.Clock, d.Every)}
 }
 
 // Step implements planner.Operations.
 func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
-	if !d.due(op.ID) {
+	if !d.pace.Take(op.ID) {
 		return nil
 	}
 	s := d.View.Snapshot()
@@ -64,7 +63,6 @@ func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation
 	cell, known := s.Cell(ids.CellID(op.Subject))
 	switch {
 	case !found || op.State.Terminal():
-		d.forget(op.ID)
 		return nil
 	case !known || cell.OperationID != op.ID || cell.State != core.CellDraining:
 		return d.change(ctx, leader, op.ID, "", d.lost)
@@ -72,7 +70,6 @@ func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation
 	facts := d.look(ctx, s, cell)
 	todo := step(facts)
 	if todo.Done {
-		d.forget(op.ID)
 		return d.change(ctx, leader, op.ID, cell.Spec.ID, func(tx *store.Tx, op core.Operation, cell core.Cell) (core.Operation, core.Cell, error) {
 			cell.OperationID = ""
 			op = op.Finished(op.Step, d.progress(s, op), "", tx.Now())
@@ -110,23 +107,6 @@ func movedOn(err error) bool {
 		}
 	}
 	return false
-}
-
-func (d *Driver) due(id string) bool {
-	now := d.Clock.Now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if now.Before(d.again[id]) {
-		return false
-	}
-	d.again[id] = now.Add(d.Every)
-	return true
-}
-
-func (d *Driver) forget(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.again, id)
 }
 
 // lost ends a drain whose cell another operation took: a fence.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
@@ -54,8 +54,7 @@ type Driver struct {
 	Deps
 	cfg Config
 
-	mu    sync.Mutex
-	again map[string]time.Time // operation → not before; only spares work
+	pace *operation.Pace
 }
 
 var _ planner.Operations = (*Driver)(nil)
@@ -77,7 +76,7 @@ func New(cfg Config, deps Deps) *Driver {
 	if deps.Log == nil {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{Deps: deps, cfg: cfg, again: map[string]time.Time{}}
+	return &Driver{Deps: deps, cfg: cfg, pace: operation.NewPace(deps.Clock, cfg.RetryInterval)}
 }
 
 // work is one operation in one call of Step.
@@ -92,7 +91,7 @@ type work struct {
 
 // Step implements planner.Operations.
 func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
-	if !d.due(op.ID) {
+	if !d.pace.Due(op.ID) {
 		return nil
 	}
 	w := &work{d: d, leader: leader, open: map[ids.CellID]Shard{}}
@@ -103,7 +102,6 @@ func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation
 			return err
 		}
 		if StateOf(w.op).Terminal() {
-			d.forget(op.ID)
 			return nil
 		}
 		err := w.bounded(ctx, d.cfg.ShardTimeout-d.Clock.Now().Sub(began))
@@ -111,29 +109,11 @@ func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation
 			return w.waits(ctx, err.Error())
 		}
 		if err != nil {
-			d.postpone(op.ID)
+			d.pace.Postpone(op.ID)
 			return w.failed(ctx, err)
 		}
 	}
 	return nil
-}
-
-func (d *Driver) due(id string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !d.Clock.Now().Before(d.again[id])
-}
-
-func (d *Driver) postpone(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.again[id] = d.Clock.Now().Add(d.cfg.RetryInterval)
-}
-
-func (d *Driver) forget(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.again, id)
 }
 
 // read reads the operation and its two cells, linearizably.

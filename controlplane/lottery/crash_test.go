@@ -240,7 +240,7 @@ func (w *world) live(n int, after bool) bool {
 	ctx, cancel := context.WithCancel(testkit.Deadline(w.t))
 	defer cancel()
 	l := fault.Live(n, after, cancel)
-	d := &lottery.Driver{
+	d := lottery.New(lottery.Deps{
 		Store: w.openStore(l.KV), View: w.view, Archive: mortalArchive{archive.Directory{Dir: w.archive}, l}, Clock: clock.System(), Log: slog.New(slog.DiscardHandler),
 		Open: func(ctx context.Context, spec core.CellSpec) (lottery.Shard, error) {
 			if l.Dead() {
@@ -249,7 +249,7 @@ func (w *world) live(n int, after bool) bool {
 			f, err := fencer.Open(ctx, w.shards[spec.ID].As(migrate.RoleFencer), fencer.Options{})
 			return mortal{f, l}, err
 		},
-	}
+	})
 	for range 20 {
 		op, err := w.store.Operation(testkit.Deadline(w.t), "d1")
 		if err != nil {

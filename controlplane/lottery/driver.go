@@ -27,12 +27,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/cellquota/cellquota/controlplane/archive"
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/fencing"
@@ -54,50 +53,34 @@ type Shard interface {
 	Close(ctx context.Context) error
 }
 
-// Driver drives operations of kind draw-lottery. It implements planner.Operations.
-type Driver struct {
+// Deps are what a driver is given; all are required but Archive.
+type Deps struct {
 	Store   *store.Store
 	View    *view.View
 	Open    func(ctx context.Context, spec core.CellSpec) (Shard, error)
 	Archive archive.Archive // nil: none is configured, and nothing is drawn
 	Clock   clock.Clock
 	Log     *slog.Logger
+}
 
-	retry retries
+// Driver drives operations of kind draw-lottery. It implements planner.Operations. Make it with New.
+type Driver struct {
+	Deps
+	pace *operation.Pace
 }
 
 // retryAfter is how long a draw that met an error is left alone: each try reads every entry.
 const retryAfter = 5 * time.Second
 
-// retries say when an operation that met an error is tried again. Forgotten with the leadership's process.
-type retries struct {
-	mu    sync.Mutex
-	again map[string]time.Time
-}
-
-func (r *retries) due(id string, now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !now.Before(r.again[id])
-}
-
-// postpone leaves the operation alone for a while, and forgets those whose time has come.
-func (r *retries) postpone(id string, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.again == nil {
-		r.again = map[string]time.Time{}
-	}
-	maps.DeleteFunc(r.again, func(_ string, at time.Time) bool { return !now.Before(at) })
-	r.again[id] = now.Add(retryAfter)
-}
+// New makes a driver.
+func New(d Deps) *Driver { return &Driver{Deps: d, pace: operation.NewPace(d.Clock, retryAfter)} }
 
 // ErrNoArchive: a draw leaves evidence, and there is nowhere to keep it.
 var ErrNoArchive = errors.New("no archive is configured (archive_dir): a draw must leave evidence")
 
 // Step draws the next SKU, or ends the operation when all are drawn.
 func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
-	if !d.retry.due(op.ID, d.Clock.Now()) {
+	if !d.pace.Due(op.ID) {
 		return nil
 	}
 	snapshot, err := d.View.WaitFor(ctx, op.ModRevision)
@@ -116,7 +99,7 @@ func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation
 		if err == nil || errors.Is(err, core.ErrNotLeader) {
 			return err
 		}
-		d.retry.postpone(op.ID, d.Clock.Now())
+		d.pace.Postpone(op.ID)
 		return errors.Join(err, d.wait(ctx, leader, op, fmt.Sprintf("%s: %v", sku.ID, err)))
 	}
 	return d.end(ctx, leader, op, core.OperationDone, fmt.Sprintf("%d SKUs drawn", len(campaign.Draws)))

@@ -1,8 +1,8 @@
 // Package operation shows long operations: they live in etcd, any replica lists
-// them and waits for their end. The leader drives them (planner, reclaim); intent
-// aborts them.
+// them and waits for their end. The leader drives them (planner, reclaim and the
+// other drivers, which take their Pace from here); intent aborts them.
 //
-// Neighbours: view below, api above.
+// Neighbours: view below, api and the drivers above.
 package operation
 
 import (

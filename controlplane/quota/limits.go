@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
 	"github.com/cellquota/cellquota/internal/ids"
@@ -19,10 +19,7 @@ import (
 type Limits struct {
 	Deps
 	shards Shards
-	every  time.Duration
-
-	mu    sync.Mutex
-	again map[string]time.Time // operation → shards not read before; only spares work
+	pace   *operation.Pace // of reading shards
 }
 
 // NewLimits makes the driver. A lowering that waits for units reads the shards once
@@ -31,7 +28,7 @@ func NewLimits(d Deps, shards Shards, every time.Duration) *Limits {
 	if every <= 0 {
 		every = time.Second
 	}
-	return &Limits{Deps: d, shards: shards, every: every, again: map[string]time.Time{}}
+	return &Limits{Deps: d, shards: shards, pace: operation.NewPace(d.Clock, every)}
 }
 
 // Step takes one limit change as far as it gets now.
@@ -39,7 +36,6 @@ func (d *Limits) Step(ctx context.Context, leader core.Leader, op core.Operation
 	s := d.View.Snapshot()
 	op, found := s.Operation(op.ID)
 	if !found || op.State.Terminal() {
-		d.forget(op.ID)
 		return nil
 	}
 	facts, err := limitFacts(s, op, d.Clock.Now())
@@ -48,7 +44,7 @@ func (d *Limits) Step(ctx context.Context, leader core.Leader, op core.Operation
 	}
 	next := StepLimit(facts)
 	if next.Do == DoRead {
-		if !d.due(op.ID) {
+		if !d.pace.Take(op.ID) {
 			return nil
 		}
 		facts.Cells = Look(ctx, s, d.shards, facts.Book)
@@ -64,7 +60,6 @@ func (d *Limits) Step(ctx context.Context, leader core.Leader, op core.Operation
 func (d *Limits) carryOut(ctx context.Context, leader core.Leader, op core.Operation, book core.Book, next Next) error {
 	switch next.Do {
 	case DoEnd:
-		d.forget(op.ID)
 		return d.ends(ctx, leader, op, next.State, next.Detail)
 	case DoShrink:
 		return d.changeLimit(ctx, leader, op, book, "shrink", "", func(b core.Book) (core.Book, error) {
@@ -196,22 +191,4 @@ func StockOf(tx *store.Tx, after core.Book) (core.PhysicalStock, bool, error) {
 		return core.PhysicalStock{}, false, err
 	}
 	return stock.SetLimit(after.Key.Campaign, after.SaleLimit)
-}
-
-// due paces the reading of shards.
-func (d *Limits) due(id string) bool {
-	now := d.Clock.Now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if now.Before(d.again[id]) {
-		return false
-	}
-	d.again[id] = now.Add(d.every)
-	return true
-}
-
-func (d *Limits) forget(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.again, id)
 }

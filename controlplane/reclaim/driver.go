@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/cellquota/cellquota/controlplane/core"
+	"github.com/cellquota/cellquota/controlplane/operation"
 	"github.com/cellquota/cellquota/controlplane/planner"
 	"github.com/cellquota/cellquota/controlplane/store"
 	"github.com/cellquota/cellquota/controlplane/view"
@@ -37,8 +37,7 @@ type Driver struct {
 	clock  clock.Clock
 	log    *slog.Logger
 
-	mu    sync.Mutex
-	again map[string]time.Time // operation → not before; only spares work
+	pace *operation.Pace
 }
 
 var _ planner.Operations = (*Driver)(nil)
@@ -56,7 +55,7 @@ func New(cfg Config, s *store.Store, v *view.View, shards Shards, c clock.Clock,
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{cfg: cfg, store: s, view: v, shards: shards, clock: c, log: log, again: map[string]time.Time{}}
+	return &Driver{cfg: cfg, store: s, view: v, shards: shards, clock: c, log: log, pace: operation.NewPace(c, cfg.RetryInterval)}
 }
 
 // maxSteps bounds one call of Step; what is left is done in the next.
@@ -84,7 +83,7 @@ var errNotYet = errors.New("not yet")
 
 // Step implements planner.Operations.
 func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation) error {
-	if !d.due(op.ID) {
+	if !d.pace.Due(op.ID) {
 		return nil
 	}
 	for range maxSteps {
@@ -93,34 +92,15 @@ func (d *Driver) Step(ctx context.Context, leader core.Leader, op core.Operation
 			return err
 		}
 		if w.op.State.Terminal() {
-			d.forget(op.ID)
 			return nil
 		}
 		err = d.advance(ctx, w)
 		if err != nil {
-			d.postpone(op.ID)
+			d.pace.Postpone(op.ID)
 			return d.wait(ctx, w, err)
 		}
 	}
 	return nil
-}
-
-func (d *Driver) due(id string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !d.clock.Now().Before(d.again[id])
-}
-
-func (d *Driver) postpone(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.again[id] = d.clock.Now().Add(d.cfg.RetryInterval)
-}
-
-func (d *Driver) forget(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.again, id)
 }
 
 // advance carries out what is due until one outcome is stored; then the records
