@@ -25,7 +25,7 @@ var approved = shard.RepairNote{Action: shard.ActReverse, Actor: "olga", Reason:
 // again writes an entry of a reservation once more, as a defect would, and moves its units.
 func (b *bench) again(r ids.ReservationID, action string, available, reserved int32) {
 	b.t.Helper()
-	b.exec(b.admin, `WITH s AS (UPDATE cellquota.stock SET available = available + $3::int, reserved = reserved + $4::int, version = version + 1 WHERE sku_id = $5 RETURNING *)
+	b.exec(b.admin, `WITH s AS (UPDATE cellquota.stock SET granted = granted + $3::int + $4::int, available = available + $3::int, reserved = reserved + $4::int, version = version + 1 WHERE sku_id = $5 RETURNING *)
 		INSERT INTO cellquota.ledger (campaign_id, sku_id, action, business_no, idempotency_key, delta_available, delta_reserved, delta_confirmed, before_available, after_available,
 			before_reserved, after_reserved, before_confirmed, after_confirmed, stock_version, fence_version, source, actor, created_at)
 		SELECT campaign_id, sku_id, $2, $1, $2 || ':' || $1 || ':2', $3::int, $4::int, 0, available - $3::int, available, reserved - $4::int, reserved, confirmed, confirmed, version, 1, 'orders', 'cell', now() FROM s`,
@@ -110,5 +110,25 @@ func TestRepairCreditsAMirrorWhatItLost(t *testing.T) {
 		if e := b.effects()["reversal-"+f.ID]; e.GetStockDelta() != row.delta {
 			t.Errorf("%s: the mirror gets %d", name, e.GetStockDelta())
 		}
+	}
+}
+
+// TestAReversedGrantIsNoOrphan: units that no adjustment granted are found until they were reversed, and
+// hold their SKU no longer.
+func TestAReversedGrantIsNoOrphan(t *testing.T) {
+	b := newBench(t)
+	b.sell(5)
+	b.again("ghost", "GRANT", 3, 0)
+	orphans := func() int64 {
+		return one[int64](b, "SELECT count(*) FROM cellquota.v_reconcile_chain WHERE orphan")
+	}
+	if n := orphans(); n != 1 {
+		t.Fatalf("%d orphans", n)
+	}
+	if outcome, _, err := b.store.ReverseEntry(b.ctx, b.found("cell-1.f1", "ghost", "GRANT", 3), approved); err != nil || outcome != shard.RepairDone {
+		t.Fatalf("%s, %v", outcome, err)
+	}
+	if n := orphans(); n != 0 {
+		t.Errorf("%d orphans once it is reversed", n)
 	}
 }

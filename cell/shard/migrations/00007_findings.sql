@@ -104,7 +104,8 @@ CREATE VIEW cellquota.v_reconcile_entries AS SELECT l.entry_id, l.campaign_id, l
 CREATE VIEW cellquota.v_reconcile_chain AS SELECT l.entry_id, l.campaign_id, l.sku_id, l.stock_version, l.before_available, l.before_reserved, l.before_confirmed,
   l.after_available, l.after_reserved, l.after_confirmed, l.business_no,
   l.action IN ('GRANT', 'RETURN', 'SEAL') AND NOT EXISTS (SELECT FROM cellquota.adjustments a
-    WHERE a.adjustment_id = l.business_no AND a.kind = l.action AND a.outcome = 'APPLIED' AND a.units = abs(l.delta_available)) AS orphan FROM cellquota.ledger l;
+    WHERE a.adjustment_id = l.business_no AND a.kind = l.action AND a.outcome = 'APPLIED' AND a.units = abs(l.delta_available))
+    AND NOT EXISTS (SELECT FROM cellquota.ledger x WHERE x.campaign_id = l.campaign_id AND x.reverses = l.entry_id) AS orphan FROM cellquota.ledger l;
 CREATE VIEW cellquota.v_reconcile_buyers AS SELECT b.campaign_id, b.scope_key, b.user_id, b.reservation_id, b.origin,
   b.origin = 'OWN' AND r.found IS NULL AND i.found IS NULL AS orphan
   FROM cellquota.buyers b -- looked up row by row, never by reading all of either (OFFSET keeps them apart)
