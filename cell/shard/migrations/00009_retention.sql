@@ -79,22 +79,23 @@ LANGUAGE plpgsql VOLATILE SET search_path = cellquota, pg_temp AS $$
 DECLARE bad text;
 BEGIN
   WITH l AS (
-    SELECT campaign_id, sku_id, (array_agg(ARRAY[before_available, before_reserved, before_confirmed] ORDER BY entry_id))[1:1] AS opening,
-      sum(delta_available) AS available, sum(delta_reserved) AS reserved, sum(delta_confirmed) AS confirmed, count(*) AS entries
+    SELECT campaign_id, sku_id, sum(delta_available) AS available, sum(delta_reserved) AS reserved, sum(delta_confirmed) AS confirmed, count(*) AS entries
     FROM ledger WHERE campaign_id IN (SELECT campaign_id FROM ledger_parts WHERE part = p_part) GROUP BY 1, 2
   ), rows AS (
-    SELECT s.campaign_id, s.sku_id, coalesce(l.opening, ARRAY[ARRAY[0, 0, 0]]) AS opening, coalesce(l.available, 0) AS d1, coalesce(l.reserved, 0) AS d2,
+    SELECT s.campaign_id, s.sku_id, coalesce(o.opening, ARRAY[0, 0, 0]) AS opening, coalesce(l.available, 0) AS d1, coalesce(l.reserved, 0) AS d2,
       coalesce(l.confirmed, 0) AS d3, s.available, s.reserved, s.confirmed, coalesce(l.entries, 0) AS entries
     FROM stock s JOIN ledger_parts p ON p.campaign_id = s.campaign_id AND p.part = p_part LEFT JOIN l ON l.campaign_id = s.campaign_id AND l.sku_id = s.sku_id
+      LEFT JOIN LATERAL (SELECT ARRAY[e.before_available, e.before_reserved, e.before_confirmed] AS opening FROM ledger e
+        WHERE e.campaign_id = s.campaign_id AND e.sku_id = s.sku_id ORDER BY e.entry_id LIMIT 1) o ON true
   ), noted AS (
     INSERT INTO archives (campaign_id, part, snapshot, entries, begun_at)
     SELECT campaign_id, p_part, jsonb_object_agg(sku_id, jsonb_build_object('entries', entries,
-      'opening', jsonb_build_array(opening[1][1], opening[1][2], opening[1][3]), 'diff', jsonb_build_array(d1, d2, d3), 'closing', jsonb_build_array(available, reserved, confirmed))),
+      'opening', to_jsonb(opening), 'diff', jsonb_build_array(d1, d2, d3), 'closing', jsonb_build_array(available, reserved, confirmed))),
       sum(entries), cellquota.now() FROM rows GROUP BY campaign_id
     ON CONFLICT DO NOTHING
   )
   SELECT string_agg(campaign_id || '/' || sku_id, ', ') INTO bad FROM rows
-    WHERE (opening[1][1] + d1, opening[1][2] + d2, opening[1][3] + d3) IS DISTINCT FROM (available::bigint, reserved::bigint, confirmed::bigint);
+    WHERE (opening[1] + d1, opening[2] + d2, opening[3] + d3) IS DISTINCT FROM (available::bigint, reserved::bigint, confirmed::bigint);
   IF bad IS NOT NULL THEN
     RAISE EXCEPTION 'the ledger of % does not lead to its stock row', bad USING ERRCODE = 'CQ020';
   END IF;
@@ -145,6 +146,8 @@ BEGIN
     IF v_off IS NOT NULL THEN
       RAISE EXCEPTION 'the archive of % is not its ledger', v_off USING ERRCODE = 'CQ020';
     END IF;
+    -- Counted while only this partition is held: the parent is every campaign's.
+    UPDATE archives a SET entries = (SELECT count(*) FROM ledger_archive l WHERE l.campaign_id = a.campaign_id) WHERE a.part = v_part;
     EXECUTE format('ALTER TABLE cellquota.ledger DETACH PARTITION cellquota_ledger.%I', v_part);
     EXECUTE format('DROP TABLE cellquota_ledger.%I', v_part);
     IF EXISTS (SELECT FROM pg_inherits WHERE inhrelid = 'cellquota_ledger.late'::regclass) THEN
@@ -152,7 +155,7 @@ BEGIN
     END IF;
     SELECT string_agg(quote_literal(campaign_id), ', ' ORDER BY campaign_id) INTO v_off FROM archives WHERE archived_at IS NOT NULL OR part = v_part;
     EXECUTE 'ALTER TABLE cellquota.ledger ATTACH PARTITION cellquota_ledger.late FOR VALUES IN (' || v_off || ')';
-    UPDATE archives a SET archived_at = cellquota.now(), entries = (SELECT count(*) FROM ledger_archive l WHERE l.campaign_id = a.campaign_id) WHERE a.part = v_part;
+    UPDATE archives SET archived_at = cellquota.now() WHERE part = v_part;
   EXCEPTION WHEN lock_not_available THEN
     RETURN 'WAITING';
   END;
