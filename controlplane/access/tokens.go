@@ -17,7 +17,7 @@ import (
 // changes something needs etcd itself.
 //
 // While etcd is known to have lost its past no token is taken: one that was revoked
-// since the backup is valid in it, and nothing tells it from the others (ADR 0009).
+// since the backup is valid in it, and nothing tells it from the others (ADR 0011).
 type Tokens struct {
 	View  *view.View
 	Clock clock.Clock

@@ -42,7 +42,7 @@
 //
 // What no shard remembers is not recovered: operations that had begun, top-ups
 // that no shard had taken, approvals and audit of the lost time. Nothing of it is
-// carried out a second time (ADR 0009).
+// carried out a second time (ADR 0011).
 //
 // # Neighbours
 //
