@@ -41,7 +41,7 @@ func TestEtcdRunbook(t *testing.T) {
 	calls := map[string]func() error{
 		"snapshot save":   func() error { return save(ctx, client, backup) },
 		"endpoint status": func() error { return status(ctx, client, etcd.Endpoint(0), &revision) },
-		"compact":         func() error { _, err := client.Compact(ctx, revision); return err },
+		"compact":         func() error { _, err := client.Compact(ctx, revision, clientv3.WithCompactPhysical()); return err },
 		"defrag":          func() error { _, err := client.Defragment(ctx, etcd.Endpoint(0)); return err },
 		"alarm disarm":    func() error { _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{}); return err },
 		"alarm list":      func() error { return noAlarm(ctx, client) },
