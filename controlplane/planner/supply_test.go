@@ -361,13 +361,16 @@ func TestAutoTopUpGoesOnUnderTheNextLeader(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range r.book().Allocations {
-		r.cells.read(a.Cell, func(s *shard) {
-			if s.granted[demoKey] != a.Granted.Int64() {
-				t.Errorf("%s: the book allocates %s, its shard has %d", a.Cell, a.Granted, s.granted[demoKey])
-			}
-		})
-	}
+	testkit.Eventually(t, wait, func() (err error) { // the last grants are booked before they are sent
+		for _, a := range r.book().Allocations {
+			r.cells.read(a.Cell, func(s *shard) {
+				if s.granted[demoKey] != a.Granted.Int64() {
+					err = fmt.Errorf("%s: the book allocates %s, its shard has %d", a.Cell, a.Granted, s.granted[demoKey])
+				}
+			})
+		}
+		return err
+	})
 }
 
 // what is idle in one cell goes to another that lacks it, as one operation with its moves; MANUAL
