@@ -178,11 +178,14 @@ func TestEveryVerbKeepsI1(t *testing.T) {
 			before := book
 			reserve, copied := before.Reserve, append([]core.Allocation(nil), before.Allocations...)
 			after, step, err := core.Book{}, core.Step{}, error(nil)
-			verb := rapid.SampledFrom([]string{"grant", "propose", "return", "void", "seal", "write off", "rebase"}).Draw(t, "verb")
+			verb := rapid.SampledFrom([]string{"grant", "cover", "propose", "return", "void", "seal", "write off", "rebase"}).Draw(t, "verb")
 			from, to := "", ""
 			switch verb {
 			case "grant":
 				after, step, err = book.Grant(c, units)
+				from, to = "", name
+			case "cover":
+				after, step, err = book.Cover(c, units)
 				from, to = "", name
 			case "propose":
 				after, step, err = book.ProposeReturn(c, units)
